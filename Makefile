@@ -1,0 +1,35 @@
+# Every target sets up what it needs. `make demo` and `make test` need Python 3.11+ and nothing else.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help test lint unit bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (once, about a minute)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "edl needs Python 3.11 or newer, this is " + sys.version)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+test: lint unit ## lint, types, layers and the default test tier
+
+lint: $(STAMP)
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-timing | tail -n 3
+
+unit: $(STAMP)
+	@$(BIN)/pytest -n 2 --dist worksteal -m 'not frameworks and not kube'
+
+bench: $(STAMP) ## benchmarks: ratios against a peer or a bound measured in the same run
+	@for b in bench/bench_*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+clean: ## remove the virtualenv and caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,3 @@
+"""Elastic deep learning on Kubernetes."""
+
+__version__ = "0.1.0"

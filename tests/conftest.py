@@ -1,0 +1,21 @@
+"""What every test shares: the rule that a skipped test fails the gate unless it said beforehand why it may skip."""
+
+import pytest
+
+_skipped: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and "may_skip" not in report.keywords:
+        _skipped.append(report.nodeid)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for nodeid in _skipped:
+        terminalreporter.write_line(f"SKIPPED without a may_skip mark, which fails the gate: {nodeid}", red=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _skipped and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
