@@ -1,0 +1,368 @@
+"""The Kubernetes REST API, one method per verb, typed by the caller.
+
+Every call takes `type`, a msgspec Struct with the fields wanted (default: dict), and has a deadline that covers waiting
+for the budget and every retry. Retried are: 429 always; other failures only where doing it twice is the same as once
+(reads, PUT, DELETE, merge and apply patches), or where the server cannot have seen the request. No cache, no discovery.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, Literal, TypedDict
+
+import msgspec
+from typing_extensions import Unpack
+
+from .backoff import Backoff
+from .budget import Budget, Lane
+from .errors import ApiError, ConnectionLostError, DeadlineExceededError, KubeError
+from .resource import Resource, selector
+from .transport import JSON, Request, Response, Transport
+from .wire import Bookmark, Event, LineDecoder, Malformed, Page, T, decode, decode_page, lines
+
+Change = Event[T] | Bookmark | Malformed
+PatchKind = Literal["merge", "json", "strategic"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+ATTEMPTS = 5  # for failures that do not say when to come back
+
+_DICT: Any = dict
+_PATCHES = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",  # JSON is YAML
+}
+_REPEATABLE_PATCHES = (_PATCHES["merge"], _PATCHES["apply"])
+
+
+class Scope(TypedDict, total=False):
+    """Which objects of a kind. No namespace means all of them; selectors are text or equalities."""
+
+    namespace: str | None
+    labels: str | dict[str, str] | None
+    fields: str | dict[str, str] | None
+
+
+class Part(TypedDict, total=False):
+    """Where one object, or a part of it (status, scale, resize, eviction, binding...), lives."""
+
+    namespace: str | None
+    subresource: str | None
+
+
+class Terms(TypedDict, total=False):
+    """`timeout`: the deadline of the call in seconds. `lane`: its place in the budget."""
+
+    timeout: float
+    lane: Lane
+
+
+class Where(Part, Terms):
+    pass
+
+
+class Client:
+    """`timeout` is the default deadline of a call in seconds; `field_manager` signs every write."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        budget: Budget | None = None,
+        timeout: float = 30.0,
+        field_manager: str = "edl",
+        rng: random.Random | None = None,
+    ) -> None:
+        self._transport = transport
+        self._budget = budget or Budget()
+        self._timeout = timeout
+        self._manager = field_manager
+        self._rng = rng or random.Random()
+
+    async def get(self, resource: Resource, name: str, *, type: type[T] = _DICT, **where: Unpack[Where]) -> T:
+        return await self._one(Request("GET", _path(resource, name, where)), type, where)
+
+    async def list_page(
+        self,
+        resource: Resource,
+        *,
+        limit: int | None = 500,
+        continue_: str = "",
+        type: type[T] = _DICT,
+        timeout: float | None = None,
+        **scope: Unpack[Scope],
+    ) -> Page[T]:
+        """One page: of the newest state, or (with `continue_`) of the snapshot that the first page was of."""
+        paging = {"limit": str(limit or ""), "continue": continue_}
+        query = {**_select(scope), **{key: value for key, value in paging.items() if value}}
+        response = await self._call(Request("GET", resource.path(scope.get("namespace")), query), timeout=timeout)
+        return decode_page(response.body, type)
+
+    async def pages(
+        self,
+        resource: Resource,
+        *,
+        limit: int | None = 500,
+        type: type[T] = _DICT,
+        timeout: float | None = None,
+        **scope: Unpack[Scope],
+    ) -> AsyncGenerator[Page[T], None]:
+        """All pages of one snapshot. ApiError.is_gone: it expired half-way, what was read is not the whole."""
+        token = ""
+        while True:
+            page = await self.list_page(resource, limit=limit, continue_=token, type=type, timeout=timeout, **scope)
+            yield page
+            token = page.next
+            if not token:
+                return
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        limit: int | None = 500,
+        type: type[T] = _DICT,
+        timeout: float | None = None,
+        **scope: Unpack[Scope],
+    ) -> Page[T]:
+        """Everything, of one snapshot (if that expires, once more in one piece). The deadline is per page."""
+        items: list[T] = []
+        malformed: list[Malformed] = []
+        version = ""
+        try:
+            async for page in self.pages(resource, limit=limit, type=type, timeout=timeout, **scope):
+                if version and page.version != version:
+                    raise ConnectionLostError(f"{resource.plural}: a page of version {page.version} follows {version}")
+                version = page.version
+                items += page.items
+                malformed += page.malformed
+        except ApiError as error:
+            if not error.is_gone:
+                raise
+            return await self.list_page(resource, limit=None, type=type, timeout=timeout, **scope)
+        return Page(items, version, malformed=malformed)
+
+    async def create(
+        self, resource: Resource, body: Any, *, name: str | None = None, type: type[T] = _DICT, **where: Unpack[Where]
+    ) -> T:
+        """`name` and `subresource` only for a POST to a part (eviction, binding, token) of an object that exists."""
+        lane = Lane.URGENT if where.get("subresource") == "eviction" else Lane.NORMAL
+        return await self._one(self._write("POST", _path(resource, name, where), body), type, where, lane)
+
+    async def replace(
+        self, resource: Resource, name: str, body: Any, *, type: type[T] = _DICT, **where: Unpack[Where]
+    ) -> T:
+        """The body is the whole object (one decoded into fewer fields would erase the rest), with a resourceVersion."""
+        return await self._one(self._write("PUT", _path(resource, name, where), body), type, where)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Any,
+        *,
+        kind: PatchKind = "merge",
+        type: type[T] = _DICT,
+        **where: Unpack[Where],
+    ) -> T:
+        """To overwrite nothing unseen, a patch carries metadata.resourceVersion or a JSON Patch test."""
+        request = self._write("PATCH", _path(resource, name, where), patch, content_type=_PATCHES[kind])
+        return await self._one(request, type, where)
+
+    async def apply(
+        self,
+        resource: Resource,
+        name: str,
+        body: Any,
+        *,
+        force: bool = True,
+        field_manager: str | None = None,
+        type: type[T] = _DICT,
+        **where: Unpack[Where],
+    ) -> T:
+        """Server-side apply: the body is all that this field manager wants; what it no longer names is removed."""
+        query = {"fieldManager": field_manager or self._manager, "force": "true" if force else "false"}
+        request = self._write("PATCH", _path(resource, name, where), body, query, content_type=_PATCHES["apply"])
+        return await self._one(request, type, where)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: Propagation = "Background",
+        grace: int | None = None,
+        **terms: Unpack[Terms],
+    ) -> dict[str, Any]:
+        """Answers a Status when the object is gone, the object itself while finalizers or a grace period hold it."""
+        body = _delete_options(propagation, grace, uid=uid, resourceVersion=resource_version)
+        request = self._write("DELETE", resource.path(namespace, name), body, {})
+        return await self._one(request, _DICT, terms, Lane.URGENT)
+
+    async def delete_collection(
+        self,
+        resource: Resource,
+        *,
+        propagation: Propagation = "Background",
+        grace: int | None = None,
+        timeout: float | None = None,
+        **scope: Unpack[Scope],
+    ) -> None:
+        body = _delete_options(propagation, grace)
+        request = self._write("DELETE", resource.path(scope.get("namespace")), body, _select(scope))
+        await self._call(request, Lane.URGENT, timeout)
+
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        type: type[T] = _DICT,
+        seconds: float = 300.0,
+        idle: float = 90.0,
+        **scope: Unpack[Scope],
+    ) -> AsyncGenerator[Change[T], None]:
+        """Changes after `resource_version`, until the server ends the stream (after `seconds`, or when it likes).
+
+        ApiError: the server refused or sent an ERROR event (`is_gone`: list again). ConnectionLostError: the stream
+        broke, or nothing came for `idle` seconds. What was yielded is complete and in order. Use `contextlib.aclosing`.
+        """
+        batches = self.watch_batches(
+            resource, resource_version=resource_version, type=type, seconds=seconds, idle=idle, **scope
+        )
+        async with aclosing(batches):
+            async for batch in batches:
+                for change in batch:
+                    yield change
+
+    async def watch_batches(
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        type: type[T] = _DICT,
+        seconds: float = 300.0,
+        idle: float = 90.0,
+        **scope: Unpack[Scope],
+    ) -> AsyncGenerator[Iterator[Change[T]], None]:
+        """As `watch`, in batches as they arrive, for those who must be fast."""
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(max(1, int(seconds))),
+            **_select(scope),
+        }
+        decoder = LineDecoder(type)
+        chunks = self.stream(Request("GET", resource.path(scope.get("namespace")), query), idle=idle)
+        async with aclosing(chunks):
+            async for batch in lines(chunks):
+                yield decoder.decode(batch)
+
+    async def stream(self, request: Request, *, idle: float = 90.0) -> AsyncGenerator[bytes, None]:
+        """The pieces of a streamed answer (a watch, a log) as they come. Never retried."""
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(idle):
+                    await self._budget.acquire()
+                    response = await stack.enter_async_context(self._transport.stream(request))
+                    assert response.chunks is not None
+                    if response.code >= 400:
+                        body = b"".join([chunk async for chunk in response.chunks])
+                        raise ApiError.from_answer(response.code, response.headers, body, str(request))
+                while True:
+                    async with asyncio.timeout(idle):
+                        chunk = await anext(response.chunks, None)
+                    if chunk is None:
+                        return
+                    yield chunk
+            except TimeoutError as error:
+                raise ConnectionLostError(f"{request}: nothing received for {idle:g} s") from error
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float | None = None,
+        lane: Lane = Lane.NORMAL,
+    ) -> Response:
+        return await self._call(Request(method, path, query or {}, body, content_type, accept), lane, timeout)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    def _write(
+        self, method: str, path: str, body: Any, query: Mapping[str, str] | None = None, *, content_type: str = JSON
+    ) -> Request:
+        signed = {"fieldManager": self._manager} if query is None else query
+        return Request(method, path, signed, msgspec.json.encode(body), content_type)
+
+    async def _one(self, request: Request, type: type[T], terms: Terms, lane: Lane = Lane.NORMAL) -> T:
+        response = await self._call(request, terms.get("lane", lane), terms.get("timeout"))
+        return decode(response.body, type)
+
+    async def _call(self, request: Request, lane: Lane = Lane.NORMAL, timeout: float | None = None) -> Response:
+        seconds = self._timeout if timeout is None else timeout
+        until = asyncio.get_running_loop().time() + seconds
+        backoff = Backoff(base=0.2, cap=10.0, rng=self._rng)
+        failure: KubeError | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    await self._budget.acquire(lane)
+                    try:
+                        return await self._attempt(request)
+                    except (ApiError, ConnectionLostError) as error:
+                        failure = error
+                    delay = _pause(request, failure, backoff)
+                    if delay is None or asyncio.get_running_loop().time() + delay >= until:
+                        raise failure
+                    await asyncio.sleep(delay)
+        except TimeoutError:
+            raise DeadlineExceededError(f"{request}: not done within {seconds:g} s") from failure
+
+    async def _attempt(self, request: Request) -> Response:
+        response = await self._transport.request(request)
+        if response.code >= 400:
+            raise ApiError.from_answer(response.code, response.headers, response.body, str(request))
+        return response
+
+
+def _pause(request: Request, failure: KubeError, backoff: Backoff) -> float | None:
+    """How long to wait before the same request may be sent again; None: not at all."""
+    repeatable = request.method in ("GET", "PUT", "DELETE") or request.content_type in _REPEATABLE_PATCHES
+    advice = failure.retry_after if isinstance(failure, ApiError) else None
+    if isinstance(failure, ApiError):
+        again = failure.code == 429 or (failure.code >= 500 and (repeatable or advice is not None))
+    else:
+        again = repeatable or (isinstance(failure, ConnectionLostError) and not failure.sent)
+    pause = backoff.next()
+    if not again or (advice is None and backoff.failures >= ATTEMPTS):
+        return None
+    return pause if advice is None else advice + pause
+
+
+def _path(resource: Resource, name: str | None, part: Part) -> str:
+    return resource.path(part.get("namespace"), name, part.get("subresource"))
+
+
+def _select(scope: Scope) -> dict[str, str]:
+    wanted = {"labelSelector": selector(scope.get("labels")), "fieldSelector": selector(scope.get("fields"))}
+    return {key: text for key, text in wanted.items() if text}
+
+
+def _delete_options(propagation: Propagation, grace: int | None, **preconditions: str | None) -> dict[str, Any]:
+    body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+    if grace is not None:
+        body["gracePeriodSeconds"] = grace
+    held = {key: value for key, value in preconditions.items() if value}
+    return {**body, "preconditions": held} if held else body

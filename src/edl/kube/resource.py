@@ -1,0 +1,43 @@
+"""Where a kind of object lives in the Kubernetes API. Knows paths and nothing else: no I/O, no discovery."""
+
+from urllib.parse import quote
+
+import msgspec
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One kind as the REST API names it. The core group is the empty string."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The URL path of one object, of a namespace's collection, or (neither given) of the whole collection."""
+        if name is not None and not name:
+            raise ValueError(f"{self.kind}: name is empty; an empty name would address the whole collection")
+        if self.namespaced and name and not namespace:
+            raise ValueError(f"{self.kind} {name!r}: namespace is required, the kind is namespaced")
+        if subresource and not name:
+            raise ValueError(f"{self.kind}: subresource {subresource!r} needs the name of an object")
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        path = "/" + "/".join(quote(part, safe="") for part in parts)
+        return f"{path}/{quote(subresource)}" if subresource else path
+
+
+def selector(wanted: "str | dict[str, str] | None") -> str | None:
+    """A label or field selector from its text or from equalities; None and {} select everything."""
+    if isinstance(wanted, dict):
+        return ",".join(f"{key}={value}" for key, value in wanted.items()) or None
+    return wanted or None

@@ -1,0 +1,160 @@
+"""How a request reaches an API server: over HTTP, or straight into a callable (the embedded store, a simulation).
+
+A transport carries one request once. Deadlines, retries, budgets and decoding are the client's, so that a simulation
+runs the very same code. Whatever breaks below is raised as ConnectionLostError; nobody above knows aiohttp.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from .errors import ConnectionLostError
+
+JSON = "application/json"
+
+
+class Request(msgspec.Struct, frozen=True):
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    body: bytes | None = None
+    content_type: str = JSON
+    accept: str = JSON
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Response(msgspec.Struct, frozen=True):
+    """An answer. A streamed one has `chunks` (bytes as they arrive, cut anywhere) in place of a body."""
+
+    code: int
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+    chunks: AsyncIterator[bytes] | None = None
+
+
+class Transport(Protocol):
+    async def request(self, request: Request) -> Response: ...
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Response]: ...
+
+    async def close(self) -> None: ...
+
+
+class Auth(msgspec.Struct, frozen=True):
+    """What one attempt presents: headers (a token), and the TLS context (which may hold a client certificate)."""
+
+    headers: Mapping[str, str] = {}
+    tls: ssl.SSLContext | bool = True
+
+
+class Credentials(Protocol):
+    """Who we are and where the server is. After a refusal `current(refused=...)` returns something newer if it can."""
+
+    @property
+    def server(self) -> str: ...
+
+    @property
+    def server_name(self) -> str | None: ...
+
+    @property
+    def proxy(self) -> str | None: ...
+
+    async def current(self, *, refused: Auth | None = None) -> Auth: ...
+
+
+class HttpTransport:
+    """aiohttp. One session, opened with the first request; a 401 is answered once with fresh credentials."""
+
+    def __init__(self, credentials: Credentials, *, user_agent: str = "edl", connect_timeout: float = 10.0) -> None:
+        self._credentials = credentials
+        self._base = credentials.server.rstrip("/")
+        self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(self, request: Request) -> Response:
+        async with self._send(request) as answer:
+            return Response(answer.status, await answer.read(), answer.headers)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Response]:
+        async with self._send(request) as answer:
+            yield Response(answer.status, headers=answer.headers, chunks=answer.content.iter_any())
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    @asynccontextmanager
+    async def _send(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            auth = await self._credentials.current()
+            answer = await self._attempt(request, auth)
+            if answer.status == 401:
+                answer.release()
+                answer = await self._attempt(request, await self._credentials.current(refused=auth))
+            try:
+                yield answer
+            finally:
+                answer.release() if answer.content.at_eof() else answer.close()
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise ConnectionLostError(f"{request}: cannot reach {self._base}: {error}", sent=False) from error
+        except (aiohttp.ClientError, asyncio.IncompleteReadError, OSError) as error:
+            raise ConnectionLostError(f"{request}: {type(error).__name__}: {error}") from error
+
+    async def _attempt(self, request: Request, auth: Auth) -> aiohttp.ClientResponse:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0)  # a watch holds its connection: a limit would starve the calls
+            self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
+        headers = {**self._headers, "Accept": request.accept, **auth.headers}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        return await self._session.request(
+            request.method,
+            URL(self._base + request.path, encoded=True).with_query(request.query),
+            data=request.body,
+            headers=headers,
+            ssl=auth.tls,
+            server_hostname=self._credentials.server_name,
+            proxy=self._credentials.proxy,
+            timeout=self._timeout,
+            allow_redirects=False,
+        )
+
+
+class DirectTransport:
+    """Hands every request to one callable, which answers with a body or with chunks."""
+
+    def __init__(self, handle: Callable[[Request], Awaitable[Response]]) -> None:
+        self._handle = handle
+
+    async def request(self, request: Request) -> Response:
+        answer = await self._handle(request)
+        if answer.chunks is None:
+            return answer
+        return Response(answer.code, b"".join([chunk async for chunk in answer.chunks]), answer.headers)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Response]:
+        answer = await self._handle(request)
+        try:
+            yield answer if answer.chunks is not None else msgspec.structs.replace(answer, chunks=_once(answer.body))
+        finally:
+            close = getattr(answer.chunks, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def close(self) -> None:
+        return None
+
+
+async def _once(body: bytes) -> AsyncIterator[bytes]:
+    yield body
