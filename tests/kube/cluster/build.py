@@ -1,0 +1,120 @@
+"""Builds the pinned binaries once: modules below `go/` pin the versions, the cache holds the binaries.
+
+A binary appears under its final name only when it is complete, so an interrupted build resumes where it was; Go's own
+build cache keeps what was compiled. Changing a module's files changes the directory of its binaries.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kube.cluster.cache import cache_root, fingerprint, locked
+
+GO = Path(__file__).parent / "go"
+REPORT_EVERY = 10.0
+
+
+class BuildError(Exception):
+    """A binary could not be built; the message says which and shows the end of the compiler's output."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """One Go module of ours and the binaries that come out of it."""
+
+    name: str
+    requirement: str
+    binaries: dict[str, str]
+    version_variables: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        found = re.search(rf"^\s*(?:require )?{re.escape(self.requirement)} (v\S+)", self._path("go.mod"), re.MULTILINE)
+        assert found, f"{self.requirement} is not required in go/{self.name}/go.mod"
+        return found[1]
+
+    @property
+    def output(self) -> Path:
+        return cache_root() / "tools" / f"{self.name}-{self.version}-{fingerprint(GO / self.name, self.link_flags)}"
+
+    @property
+    def link_flags(self) -> str:
+        return " ".join(["-s -w", *(f"-X {variable}={self.version}" for variable in self.version_variables)])
+
+    def _path(self, file: str) -> str:
+        return (GO / self.name / file).read_text()
+
+
+_KUBERNETES = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
+MODULES = (
+    Module("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "."}),
+    Module(
+        "kubernetes",
+        "k8s.io/kubernetes",
+        {name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES},
+        ("k8s.io/component-base/version.gitVersion", "k8s.io/client-go/pkg/version.gitVersion"),
+    ),
+    Module("coredns", "github.com/coredns/coredns", {"coredns": "."}),
+)
+BINARIES = {binary: module for module in MODULES for binary in module.binaries}
+
+
+def binary(name: str) -> Path:
+    """The built binary; it is an error to ask before `build` made it."""
+    path = BINARIES[name].output / name
+    if not path.exists():
+        raise BuildError(f"{name} is not built yet: run `python -m tests.kube.cluster build`")
+    return path
+
+
+def build(*names: str) -> None:
+    """Build the named binaries (all by default) that the cache lacks."""
+    missing = [name for name in names or BINARIES if not (BINARIES[name].output / name).exists()]
+    if not missing:
+        return
+    if not shutil.which("go"):
+        raise BuildError(
+            "needs Go 1.21 or newer (it fetches the version that go.mod asks for): https://go.dev/doc/install"
+        )
+    with locked(cache_root() / "tools" / ".lock"):
+        for name in missing:
+            target = BINARIES[name].output / name
+            if not target.exists():
+                _build_one(BINARIES[name], name, target)
+
+
+def _build_one(module: Module, name: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_suffix(".unfinished")
+    command = ["nice", "go", "build", "-v", "-mod=readonly", "-trimpath", "-ldflags", module.link_flags]
+    started = time.monotonic()
+    print(f"building {name} {module.version}", flush=True)
+    with subprocess.Popen(
+        [*command, "-o", str(unfinished), module.binaries[name]],
+        cwd=GO / module.name,
+        env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        output = _report(process, name, started)
+    if process.returncode:
+        raise BuildError(f"{name} {module.version} does not build:\n" + "\n".join(output[-30:]))
+    unfinished.rename(target)
+    print(f"  built {name} in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _report(process: subprocess.Popen[str], name: str, started: float) -> list[str]:
+    """Follow `go build -v`, which prints a line per package, and say every few seconds how far it is."""
+    assert process.stderr is not None
+    lines: list[str] = []
+    due = started + REPORT_EVERY
+    for line in process.stderr:
+        lines.append(line.rstrip())
+        if time.monotonic() >= due:
+            due = time.monotonic() + REPORT_EVERY
+            print(f"  {name}: {len(lines)} packages, {time.monotonic() - started:.0f} s", flush=True)
+    return lines

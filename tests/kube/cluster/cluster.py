@@ -1,0 +1,173 @@
+"""A cluster from first process to last: the one thing that tests and the command line use.
+
+A cluster belongs to the process that started it, or, kept, to nobody. Starting one first clears away those whose owner
+is gone.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.kube.cluster import control_plane, dns, node
+from tests.kube.cluster.build import binary, build
+from tests.kube.cluster.cache import cache_root
+from tests.kube.cluster.control_plane import ControlPlane, StartError
+from tests.kube.cluster.credentials import Credentials
+from tests.kube.cluster.dns import Dns
+from tests.kube.cluster.network import Network
+from tests.kube.cluster.node import Node
+from tests.kube.cluster.packages import install_packages, require_root
+from tests.kube.cluster.processes import Identity, Processes
+from tests.kube.cluster.teardown import remember_tunables, teardown
+from tests.kube.cluster.tiny_image import tiny_image
+
+_READY_TIMEOUT = 60.0
+
+
+def clusters() -> Path:
+    """The directory that holds one directory per running cluster."""
+    return cache_root() / "clusters"
+
+
+def provide(*, nodes: bool) -> None:
+    """Build and install all that a cluster needs; quick when it is there already."""
+    build(*control_plane.BINARIES, *(node.BINARIES + dns.BINARIES if nodes else ()))
+    if nodes:
+        install_packages()
+
+
+class Cluster:
+    """A running Kubernetes with `nodes` container nodes; with none, an API on loopback that needs no root."""
+
+    def __init__(self, name: str, *, nodes: int, controllers: bool = True) -> None:
+        self.name = name
+        self.directory = clusters() / name
+        self.processes = Processes(records=self.directory / "processes", logs=self.directory / "logs")
+        self.network = Network(name)
+        self.control_plane = ControlPlane(
+            self.directory,
+            Credentials(self.directory / "pki"),
+            self.processes,
+            namespace=self.network.control if nodes else None,
+            controllers=controllers or nodes > 0,
+        )
+        self.nodes = [self._node(index) for index in range(1, nodes + 1)]
+
+    def _node(self, index: int) -> Node:
+        place = self.network.node(index)
+        return Node(
+            self.directory / "nodes" / place.name, self.name, self.network, place, self.control_plane, self.processes
+        )
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.control_plane.kubeconfig
+
+    def start(self, *, keep: bool = False) -> None:
+        """Start everything and return when pods can run. Whatever fails, nothing is left behind."""
+        if self.nodes:
+            require_root()
+        clear_leftovers()
+        try:
+            self.directory.mkdir(parents=True)
+        except FileExistsError:
+            raise StartError(f"the cluster {self.name} runs already: `python -m tests.kube.cluster down`") from None
+        try:
+            self._start(keep=keep)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, *, keep: bool) -> None:
+        owner = None if keep else Identity.of(os.getpid())
+        (self.directory / "owner.json").write_text(json.dumps(owner and asdict(owner)))
+        self.control_plane.create_credentials([each.name for each in self.nodes])
+        if not self.nodes:
+            self.control_plane.start()
+            return
+        remember_tunables(self.directory)
+        self.network.create(len(self.nodes))
+        for each in self.nodes:
+            each.prepare()
+        with ThreadPoolExecutor() as pool:
+            loading = [pool.submit(self._load_tiny, each) for each in self.nodes]
+            self.control_plane.start()
+            for load in loading:
+                load.result()
+        for each in self.nodes:
+            each.join()
+        self._wait_nodes()
+
+    def _load_tiny(self, each: Node) -> None:
+        each.wait_runtime()
+        each.load_image(tiny_image())
+
+    def _wait_nodes(self) -> None:
+        service = Dns(self.control_plane, self.processes)
+        service.start(self.network.control)
+        for each in self.nodes:
+            self._until(
+                f"node {each.name} is not ready", f"{each.name}-kubelet", lambda each=each: self._is_ready(each)
+            )
+        self._until("namespace default has no service account", "kube-controller-manager", self._has_account)
+        service.wait(self.network.control)
+
+    def _until(self, complaint: str, process: str, holds: Any) -> None:
+        deadline = time.monotonic() + _READY_TIMEOUT
+        while not holds():
+            if time.monotonic() > deadline or not self.processes.alive(process):
+                raise StartError(f"{complaint}\n{self.processes.tail(process)}")
+            time.sleep(0.1)
+
+    def _is_ready(self, each: Node) -> bool:
+        template = '{.status.conditions[?(@.type=="Ready")].status}'
+        return self._quiet("get", "node", each.name, "-o", f"jsonpath={template}") == "True"
+
+    def _has_account(self) -> bool:
+        return self._quiet("get", "serviceaccount", "default", "-o", "name") != ""
+
+    def _quiet(self, *arguments: str) -> str:
+        command = [str(binary("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+    def load_image(self, archive: Path) -> None:
+        """Make the image of a docker archive known to every node."""
+        for each in self.nodes:
+            each.load_image(archive)
+
+    def stop(self) -> None:
+        """Remove everything, uninterrupted, keeping the logs of the last cluster of this name's kind."""
+        held = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            self.control_plane.ports.release()
+            self._keep_logs()
+            if self.directory.exists():
+                teardown(self.name, self.directory)
+        finally:
+            for number, handler in held.items():
+                signal.signal(number, handler)
+
+    def _keep_logs(self) -> None:
+        kept = cache_root() / "last-logs"
+        if (self.directory / "logs").exists():
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(self.directory / "logs", kept)
+
+
+def clear_leftovers() -> None:
+    """Tear down clusters whose owner is gone: it was killed before it could."""
+    for directory in sorted(clusters().glob("*")):
+        try:
+            owner = json.loads((directory / "owner.json").read_text())
+        except (FileNotFoundError, ValueError):
+            owner = {"pid": 0, "started": 0, "boot": ""}
+        if owner is not None and not Identity(**owner).alive():
+            print(f"clearing away {directory.name}, whose owner is gone", flush=True)
+            teardown(directory.name, directory)

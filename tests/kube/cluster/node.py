@@ -1,0 +1,209 @@
+"""A node: kubelet, kube-proxy, containerd and CNI, each with directories and a network namespace of its own.
+
+Two kubelets on one containerd would remove each other's pods, hence one containerd per node.
+"""
+
+import json
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.kube.cluster import cgroups
+from tests.kube.cluster.build import binary
+from tests.kube.cluster.control_plane import ControlPlane, StartError
+from tests.kube.cluster.network import BRIDGE_ADDRESS, POD_RANGE, Network, NodeNetwork
+from tests.kube.cluster.packages import program
+from tests.kube.cluster.processes import Identity, Processes, kill
+from tests.kube.cluster.tiny_image import TINY_IMAGE
+
+BINARIES = ("kubelet", "kube-proxy")
+_CNI_PLUGINS = "/usr/lib/cni"
+_RUNTIME_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of a cluster, and the ways to lose it."""
+
+    directory: Path
+    cluster: str
+    network: Network
+    place: NodeNetwork
+    control_plane: ControlPlane
+    processes: Processes
+
+    @property
+    def name(self) -> str:
+        return self.place.name
+
+    @property
+    def socket(self) -> Path:
+        return self.directory / "containerd.sock"
+
+    @property
+    def cgroup(self) -> str:
+        return cgroup_name(self.cluster, self.name)
+
+    def prepare(self) -> None:
+        """Write the configuration and start containerd, which needs no API server."""
+        self.directory.mkdir(parents=True)
+        cgroups.create(self.cgroup)
+        (self.directory / "resolv.conf").write_text(f"nameserver {BRIDGE_ADDRESS}\n")
+        (self.directory / "containerd.toml").write_text(self._containerd())
+        (self.directory / "kubelet.yaml").write_text(yaml.safe_dump(self._kubelet()))
+        cni = self.directory / "cni"
+        cni.mkdir()
+        (cni / "pods.conflist").write_text(json.dumps(self._cni()))
+        self._start_runtime()
+
+    def join(self) -> None:
+        """Start kubelet and kube-proxy; the node reports itself to the API server."""
+        user = f"system:node:{self.name}"
+        self._run("kubelet", [str(binary("kubelet")), *self._kubelet_flags(user)])
+        proxy = [
+            f"--kubeconfig={self.control_plane.component_kubeconfig('system:kube-proxy')}",
+            f"--hostname-override={self.name}",
+            "--proxy-mode=nftables",
+            "--conntrack-max-per-core=0",
+            f"--cluster-cidr={POD_RANGE}",
+        ]
+        self._run("kube-proxy", [str(binary("kube-proxy")), *proxy])
+
+    def load_image(self, archive: Path) -> None:
+        """Make the images of a docker archive known to this node."""
+        self._ctr("images", "import", str(archive))
+
+    def kill(self) -> None:
+        """The machine dies: kubelet, the runtime and every container at once, without a word to anybody."""
+        self.processes.kill(*(self._process(name) for name in ("kubelet", "kube-proxy", "containerd")))
+        kill([*shims(self.socket), *cgroups.members(self.cgroup)])
+
+    def revive(self) -> None:
+        """The machine starts again with its disk as it was."""
+        self._start_runtime()
+        self.join()
+
+    def unplug(self) -> None:
+        """Cut the node's network; everything on it keeps running."""
+        self.network.set_link(self.place, up=False)
+
+    def plug(self) -> None:
+        self.network.set_link(self.place, up=True)
+
+    def _start_runtime(self) -> None:
+        config = str(self.directory / "containerd.toml")
+        self._run("containerd", [program("containerd"), "--config", config])
+
+    def wait_runtime(self) -> None:
+        deadline = time.monotonic() + _RUNTIME_TIMEOUT
+        name = self._process("containerd")
+        while True:
+            try:
+                return self._ctr("plugins", "ls")
+            except StartError as error:
+                if time.monotonic() > deadline or not self.processes.alive(name):
+                    raise StartError(f"containerd of {self.name} did not start\n{self.processes.tail(name)}") from error
+            time.sleep(0.05)
+
+    def _ctr(self, *arguments: str) -> None:
+        command = [program("ctr"), "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise StartError(f"ctr {' '.join(arguments)}: {done.stderr.strip()}")
+
+    def _process(self, name: str) -> str:
+        return f"{self.name}-{name}"
+
+    def _run(self, name: str, argv: list[str]) -> None:
+        self.processes.start(self._process(name), argv, netns=self.place.namespace)
+
+    def _kubelet_flags(self, user: str) -> list[str]:
+        return [
+            f"--config={self.directory / 'kubelet.yaml'}",
+            f"--kubeconfig={self.control_plane.component_kubeconfig(user)}",
+            f"--hostname-override={self.name}",
+            f"--node-ip={self.place.address}",
+            f"--root-dir={self.directory / 'kubelet'}",
+            f"--cert-dir={self.directory / 'kubelet-pki'}",
+        ]
+
+    def _kubelet(self) -> dict[str, object]:
+        return {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "containerRuntimeEndpoint": f"unix://{self.socket}",
+            "failCgroupV1": False,
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": f"/{self.cgroup}",
+            "failSwapOn": False,
+            # The disk is the developer's: how full it is must not evict pods.
+            "evictionHard": {},
+            "imageGCHighThresholdPercent": 100,
+            "localStorageCapacityIsolation": False,
+            "clusterDNS": [BRIDGE_ADDRESS],
+            "clusterDomain": "cluster.local",
+            "resolvConf": str(self.directory / "resolv.conf"),
+            "podLogsDir": str(self.directory / "logs"),
+            "volumePluginDir": str(self.directory / "volume-plugins"),
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": True},
+                "x509": {"clientCAFile": str(self.control_plane.credentials.authority)},
+            },
+            "authorization": {"mode": "Webhook"},
+            # Renewed every 3 s, well within the controller manager's grace period of 12 s.
+            "nodeLeaseDurationSeconds": 12,
+        }
+
+    def _containerd(self) -> str:
+        return f"""version = 2
+root = "{self.directory / "containerd"}"
+state = "{self.directory / "run"}"
+[grpc]
+address = "{self.socket}"
+[plugins."io.containerd.internal.v1.opt"]
+path = "{self.directory / "opt"}"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{TINY_IMAGE}"
+# Without CAP_SYS_RESOURCE, as in many sandboxes, runc could not lower the score and would fail.
+restrict_oom_score_adj = true
+netns_mounts_under_state_dir = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "{_CNI_PLUGINS}"
+conf_dir = "{self.directory / "cni"}"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+Root = "{self.directory / "runc"}"
+"""
+
+    def _cni(self) -> dict[str, object]:
+        # ptp and not bridge: every packet between pods is routed, so kube-proxy's rules see those within a node too.
+        addresses = {
+            "type": "host-local",
+            "ranges": [[{"subnet": str(self.place.pods)}]],
+            "routes": [{"dst": "0.0.0.0/0"}],
+            "dataDir": str(self.directory / "addresses"),
+        }
+        return {"cniVersion": "0.4.0", "name": self.cgroup, "plugins": [{"type": "ptp", "ipam": addresses}]}
+
+
+def cgroup_name(cluster: str, node: str) -> str:
+    """Names the node's control group and its CNI network, so that both are recognised when they are cleared away."""
+    return f"edl-{cluster}-{node}"
+
+
+def shims(socket: Path) -> list[Identity]:
+    """The containerd-shims that serve this containerd: it is named on their command line."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (directory / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if arguments[0].endswith(b"containerd-shim-runc-v2") and str(socket).encode() in arguments:
+            found.append(Identity.of(int(directory.name)))
+    return [identity for identity in found if identity]
