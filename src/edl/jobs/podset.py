@@ -1,0 +1,247 @@
+"""The one planner of pods for every kind: slots with an index, each filled by a succession of pods.
+
+Given the size wanted and the pods seen, it says which pods to create and which to delete. A slot that lost its pod gets
+the next one at once, under a name of its own; a slot that is done stays done; who leaves in a shrink is chosen here.
+What it decides about a pod's end goes into the record, which is written before anything is done: after a crash the same
+pods leave and no failure counts twice. It knows nothing of what the pods run.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from edl.api.meta import EMPTY
+from edl.jobs.record import Ledger, Record
+from edl.jobs.slots import SlotPod, pod_name, slot_name
+
+RESET_AFTER = 600.0  # a pod that ran this long starts the count of its slot's failures anew
+REFUSED_PAUSE = 5.0  # a pod that a node refused before it ran is not followed by the next one sooner than this
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """When a slot whose pods fail by themselves is given up: at `limit` in a row, or at a `permanent` exit code."""
+
+    limit: int = 6
+    permanent: tuple[int, int] | None = None
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """`nodes`: where the plan sees new pods. `leavers`: how many it wants gone per node. `taken`: names of others."""
+
+    job: str
+    role: str
+    size: int
+    rules: Rules = Rules()
+    nodes: tuple[str, ...] = ()
+    leavers: Mapping[str, int] = EMPTY
+    taken: frozenset[str] = frozenset()
+
+
+class NewPod(msgspec.Struct, frozen=True):
+    name: str
+    index: int
+    attempt: int
+    node: str = ""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A pod that failed by itself, now counted. `final`: its slot is given up."""
+
+    pod: SlotPod
+    count: int
+    final: bool
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How a role stands once what was planned is done."""
+
+    desired: int = 0
+    pending: int = 0
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class PodSetPlan(msgspec.Struct, frozen=True):
+    record: Record
+    counts: Counts
+    create: tuple[NewPod, ...] = ()
+    delete: tuple[SlotPod, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    given_up: tuple[SlotPod | int, ...] = ()
+    """Slots that get no more pods: the pod that failed last, or the index alone if it is gone."""
+    ready: int = 0
+    leaving: int = 0
+    complete: bool = False
+    """Every slot is done: nothing runs, nothing is to be made."""
+    wake: float | None = None
+    """When to look again, if time alone will change the plan."""
+
+
+def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: float) -> PodSetPlan:
+    ledger = Ledger(record)
+    for pod in pods:
+        ledger.seen(pod.index, pod.attempt)
+    failures = _account(pods, ledger, wanted.rules)
+    live, doomed = _holders(pods, ledger)
+    given_up = _given_up(ledger, live, wanted.rules)
+    size = _open_slots(wanted.size, ledger, live, given_up)
+    leavers = _leavers(live.values(), len(live) - size, wanted.leavers)
+    for pod in leavers:
+        ledger.ended(pod.index, pod.attempt, pod.ran)
+        del live[pod.index]
+    closed = {*live, *ledger.done, *given_up}
+    create, wake = _new_pods(wanted, size - len(live), closed, pods, ledger, now)
+    running = [pod for pod in live.values() if pod.state == "running"]
+    counts = Counts(
+        desired=wanted.size,
+        pending=len(live) - len(running) + len(create),
+        active=len(running),
+        succeeded=len(ledger.done),
+        failed=ledger.failed,
+    )
+    return PodSetPlan(
+        record=ledger.record(),
+        counts=counts,
+        create=tuple(create),
+        delete=(*doomed, *leavers, *_stale(pods)),
+        failures=tuple(failures),
+        given_up=tuple(_last_failed(pods, index) or index for index in sorted(given_up)),
+        ready=sum(pod.ready for pod in running),
+        leaving=sum(pod.leaving for pod in pods) + len(leavers),
+        complete=bool(ledger.done) and not live and not given_up and size <= 0 < wanted.size,
+        wake=wake,
+    )
+
+
+def _account(pods: Sequence[SlotPod], ledger: Ledger, rules: Rules) -> list[Failure]:
+    """Enter every end that is new: each counts once, whoever looks and however often."""
+    failures: list[Failure] = []
+    for pod in pods:
+        slot = ledger.slot(pod.index)
+        if pod.live or pod.attempt <= slot.ended or pod.index in ledger.done:
+            continue
+        if pod.state == "succeeded" and not pod.leaving:
+            ledger.ended(pod.index, pod.attempt, pod.ran)
+            ledger.done.add(pod.index)
+        elif pod.state == "failed" and not pod.leaving:
+            count = 1 if pod.ran >= RESET_AFTER else slot.failures + 1
+            final = count >= rules.limit or _permanent(pod, rules)
+            ledger.ended(pod.index, pod.attempt, pod.ran, failures=max(count, rules.limit) if final else count)
+            ledger.failed += 1
+            failures.append(Failure(pod, count, final))
+        else:
+            ledger.ended(pod.index, pod.attempt, pod.ran)
+    return failures
+
+
+def _permanent(pod: SlotPod, rules: Rules) -> bool:
+    if rules.permanent is None or pod.exit_code is None:
+        return False
+    first, last = rules.permanent
+    return first <= pod.exit_code <= last
+
+
+def _holders(pods: Sequence[SlotPod], ledger: Ledger) -> tuple[dict[int, SlotPod], list[SlotPod]]:
+    """Who holds which slot (the latest pod), and live pods without a future: superseded, or chosen to leave before."""
+    live: dict[int, SlotPod] = {}
+    doomed: list[SlotPod] = []
+    for pod in pods:  # in the order of attempts
+        if not pod.live:
+            continue
+        if pod.attempt <= ledger.slot(pod.index).ended or pod.index in ledger.done:
+            doomed.append(pod)
+            continue
+        if pod.index in live:
+            doomed.append(live[pod.index])
+        live[pod.index] = pod
+    return live, doomed
+
+
+def _given_up(ledger: Ledger, live: Mapping[int, SlotPod], rules: Rules) -> set[int]:
+    """A slot at its limit stays given up, unless the limit was raised since."""
+    return ledger.at_limit(rules.limit) - {*live, *ledger.done}
+
+
+def _open_slots(size: int, ledger: Ledger, live: Mapping[int, SlotPod], given_up: set[int]) -> int:
+    """How many pods should live. Slots that are done or given up are part of the size.
+
+    What is left to do when the first are done is done by those that still run: a shrink never takes the last of them.
+    """
+    left = size - len(ledger.done) - len(given_up)
+    return max(left, 1 if size > 0 and live and ledger.done else 0)
+
+
+def _leavers(live: Iterable[SlotPod], excess: int, named: Mapping[str, int]) -> list[SlotPod]:
+    """Those that cost least: not placed, placed but not running, running; among these first where the plan needs room,
+    then the youngest and the highest."""
+    if excess <= 0:
+        return []
+    room = dict(named)
+    ordered = sorted(live, key=lambda pod: (pod.created, pod.index), reverse=True)
+    wanted: set[str] = set()
+    for pod in sorted(ordered, key=_cost):
+        if room.get(pod.node, 0) > 0:
+            room[pod.node] -= 1
+            wanted.add(pod.uid)
+    ordered.sort(key=lambda pod: (bool(pod.node), pod.uid not in wanted, _cost(pod)))
+    return ordered[:excess]
+
+
+def _cost(pod: SlotPod) -> int:
+    if not pod.node:
+        return 0
+    return 1 if pod.state == "pending" else 3 if pod.ready else 2
+
+
+def _new_pods(
+    wanted: Wanted, missing: int, closed: set[int], pods: Sequence[SlotPod], ledger: Ledger, now: float
+) -> tuple[list[NewPod], float | None]:
+    """One pod for each missing slot, lowest first. A slot whose last pod was refused holds its place for a moment."""
+    last = {pod.index: pod for pod in pods}  # in the order of attempts
+    create: list[NewPod] = []
+    waits: list[float] = []
+    nodes = iter(wanted.nodes)
+    index = 0
+    while len(create) + len(waits) < missing:
+        if index not in closed:
+            until = _refused_until(last.get(index))
+            if until > now:
+                waits.append(until)
+            else:
+                create.append(_next_pod(wanted, index, ledger, next(nodes, "")))
+        index += 1
+    return create, min(waits, default=None)
+
+
+def _refused_until(pod: SlotPod | None) -> float:
+    refused = pod is not None and pod.state == "lost" and pod.started is None and not pod.leaving
+    return pod.created + REFUSED_PAUSE if pod is not None and refused else 0.0
+
+
+def _next_pod(wanted: Wanted, index: int, ledger: Ledger, node: str) -> NewPod:
+    slot = slot_name(wanted.job, wanted.role, index)
+    attempt = ledger.slot(index).attempt + 1
+    while pod_name(slot, attempt) in wanted.taken:
+        attempt += 1
+    return NewPod(pod_name(slot, attempt), index, attempt, node)
+
+
+def _stale(pods: Sequence[SlotPod]) -> list[SlotPod]:
+    """Dead pods beyond the one per slot that is kept for its log; a failed one tells more than a lost one."""
+    kept: dict[int, SlotPod] = {}
+    stale: list[SlotPod] = []
+    for pod in pods:
+        if pod.leaving or pod.state not in ("failed", "lost"):
+            continue
+        other = kept.get(pod.index)
+        if other is not None:
+            worse = pod if (pod.state, other.state) == ("lost", "failed") else other
+            stale.append(worse)
+            pod = other if worse is pod else pod
+        kept[pod.index] = pod
+    return stale
+
+
+def _last_failed(pods: Sequence[SlotPod], index: int) -> SlotPod | None:
+    return next((pod for pod in reversed(pods) if pod.index == index and pod.state == "failed"), None)

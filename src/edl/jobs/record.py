@@ -1,0 +1,107 @@
+"""What a pod set remembers of its slots when the pods are gone. It lives in the job's status and survives every crash.
+
+Most slots have nothing to tell (one pod, still there), so only exceptions are written, and the done ones as ranges.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from edl.api.meta import EMPTY
+
+
+class SlotRecord(msgspec.Struct, frozen=True, gc=False):
+    """`attempt`: the last pod it is known to have had; `ended`: the last of them whose end is accounted for (-1: none).
+
+    A pod at or before `ended` has no future: it counted already, and if it still runs it was chosen to leave.
+    """
+
+    attempt: int = 0
+    ended: int = -1
+    failures: int = 0
+
+
+NEVER = SlotRecord(attempt=-1)
+USUAL = SlotRecord()
+
+
+class Record(msgspec.Struct, frozen=True):
+    """`peak`: slots below it have had a pod. `failed`: pods that failed by themselves. `seconds`: what the gone ran."""
+
+    peak: int = 0
+    slots: Mapping[int, SlotRecord] = EMPTY  # type: ignore[assignment]  # one shared empty mapping fits every key type
+    done: frozenset[int] = frozenset()
+    failed: int = 0
+    seconds: float = 0.0
+
+    def slot(self, index: int) -> SlotRecord:
+        return self.slots.get(index) or (USUAL if index < self.peak else NEVER)
+
+
+class Ledger:
+    """A record in the making: one pass over a pod set writes its entries here and takes the new record at the end."""
+
+    def __init__(self, record: Record) -> None:
+        self._old = record
+        self._slots = dict(record.slots)
+        self._peak = record.peak
+        self.done = set(record.done)
+        self.failed = record.failed
+        self.seconds = record.seconds
+
+    def slot(self, index: int) -> SlotRecord:
+        return self._slots.get(index) or (USUAL if index < self._peak else NEVER)
+
+    def at_limit(self, limit: int) -> set[int]:
+        return {index for index, slot in self._slots.items() if slot.failures >= limit}
+
+    def seen(self, index: int, attempt: int) -> None:
+        slot = self.slot(index)
+        if attempt > slot.attempt:
+            self._put(index, SlotRecord(attempt, slot.ended, slot.failures))
+
+    def ended(self, index: int, attempt: int, ran: float, *, failures: int | None = None) -> None:
+        slot = self.slot(index)
+        failures = slot.failures if failures is None else failures
+        self._put(index, SlotRecord(max(slot.attempt, attempt), max(slot.ended, attempt), failures))
+        self.seconds += ran
+
+    def _put(self, index: int, slot: SlotRecord) -> None:
+        for between in range(self._peak, index):
+            self._slots.setdefault(between, NEVER)
+        self._peak = max(self._peak, index + 1)
+        self._slots[index] = slot
+
+    def record(self) -> Record:
+        slots = {index: slot for index, slot in sorted(self._slots.items()) if slot != USUAL and index not in self.done}
+        new = Record(self._peak, slots, frozenset(self.done), self.failed, round(self.seconds, 1))
+        return self._old if new == self._old else new
+
+
+def ranges(indexes: Iterable[int]) -> str:
+    """`0-2,5` for 0, 1, 2 and 5, as Kubernetes writes completedIndexes."""
+    parts: list[list[int]] = []
+    for index in sorted(indexes):
+        if parts and parts[-1][1] == index - 1:
+            parts[-1][1] = index
+        else:
+            parts.append([index, index])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+def indexes(text: str) -> frozenset[int]:
+    """The way back; what a hand has put there and is no range counts as nothing."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and (not last or last.isdigit()):
+            found.update(range(int(first), min(int(last or first), int(first) + 100_000) + 1))
+    return frozenset(found)
+
+
+def encode(record: Record) -> dict[str, Any]:
+    """As it stands in status: absent is nothing to tell."""
+    slots = {str(index): [slot.attempt, slot.ended, slot.failures] for index, slot in record.slots.items()}
+    whole = {"peak": record.peak, "done": ranges(record.done), "slots": slots}
+    return {key: value for key, value in whole.items() if value}
