@@ -1,0 +1,46 @@
+"""Events have one store and two faces: core/v1 as it is stored, and events.k8s.io/v1 with other names for the same
+facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from edl.embedded.server.registry import Resource
+
+_TO_NEW = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_TO_CORE = {new: old for old, new in _TO_NEW.items()}
+
+
+def needed(resource: Resource) -> bool:
+    return resource.group == "events.k8s.io"
+
+
+def outgoing(resource: Resource, body: bytes) -> bytes:
+    """A stored body as this resource's version shows it."""
+    if not needed(resource):
+        return body
+    return msgspec.json.encode(_renamed(msgspec.json.decode(body), _TO_NEW))
+
+
+def incoming(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
+    """A client's object as it is stored."""
+    return _renamed(obj, _TO_CORE) if needed(resource) else obj
+
+
+def shown(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
+    """A stored object, decoded, as a patch of this resource's version expects it."""
+    return _renamed(obj, _TO_NEW) if needed(resource) else obj
+
+
+def _renamed(obj: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in obj.items()}

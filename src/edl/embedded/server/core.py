@@ -1,0 +1,64 @@
+"""What every handler shares: the store, the resources, the clock and the source of identifiers. All of it can be
+replaced by a simulation."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+
+from edl.embedded.server.call import Object
+from edl.embedded.server.registry import Registry, Resource
+from edl.embedded.server.store import Entry, Store
+
+encode = msgspec.json.encode
+decode = msgspec.json.decode
+
+
+def _new_uid() -> str:
+    return str(uuid.uuid4())
+
+
+@dataclass(slots=True)
+class Core:
+    store: Store
+    registry: Registry
+    clock: Callable[[], float] = time.time
+    new_uid: Callable[[], str] = _new_uid
+    _second: tuple[int, str] = field(default=(0, ""))
+
+    def now(self, ahead: float = 0) -> str:
+        """The time in the form of metav1.Time, to the second."""
+        second = int(self.clock() + ahead)
+        if second != self._second[0]:
+            self._second = (second, datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        return self._second[1]
+
+    def read(self, resource: Resource, entry: Entry) -> Object:
+        """The stored object, decoded anew, with kind and apiVersion: the caller may change it."""
+        body: Object = decode(entry.body)
+        return {"kind": resource.kind, "apiVersion": resource.api_version, **body}
+
+    def put(self, resource: Resource, obj: Object) -> Entry:
+        """Stage an object under the next revision; kind and apiVersion are not stored."""
+        meta = obj["metadata"]
+        meta["resourceVersion"] = str(self.store.next_rv)
+        return self.store.put(resource.storage, (meta.get("namespace", ""), meta["name"]), _stored(obj))
+
+    def remove(self, resource: Resource, obj: Object) -> Entry:
+        meta = obj["metadata"]
+        meta["resourceVersion"] = str(self.store.next_rv)
+        return self.store.remove(resource.storage, (meta.get("namespace", ""), meta["name"]), _stored(obj))
+
+    def preview(self, obj: Object) -> Entry:
+        """What a dry run answers with: an entry that was never staged."""
+        meta = obj["metadata"]
+        return Entry(meta.get("namespace", ""), meta["name"], self.store.rv, _stored(obj))
+
+
+def _stored(obj: Object) -> bytes:
+    return encode({key: value for key, value in obj.items() if key not in ("kind", "apiVersion")})

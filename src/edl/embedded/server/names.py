@@ -1,0 +1,74 @@
+"""Names of objects: which are allowed, and how one is generated."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from edl.embedded.server.status import Cause
+
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes, as Kubernetes does
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
+_LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
+
+SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+    "start and end with an alphanumeric character "
+    "(e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
+    "end with an alphanumeric character "
+    "(e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+LABEL_1035_RULE = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+    "character, and end with an alphanumeric character "
+    "(e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+_STYLES = {"/namespaces": "label", "/services": "label1035"}
+_PATH_NAMED = "rbac.authorization.k8s.io/"
+
+
+def generate(prefix: str) -> str:
+    return prefix[:58] + "".join(random.choices(_ALPHABET, k=5))
+
+
+def check(storage: str, name: str, field: str = "metadata.name") -> list[Cause]:
+    return [
+        Cause("FieldValueInvalid", f'Invalid value: "{name}": {problem}', field) for problem in problems(storage, name)
+    ]
+
+
+def problems(storage: str, name: str) -> list[str]:
+    if storage.startswith(_PATH_NAMED):
+        return path_problems(name)
+    style = _STYLES.get(storage, "subdomain")
+    if style == "label":
+        return label_problems(name)
+    if style == "label1035":
+        return label_1035_problems(name)
+    return subdomain_problems(name)
+
+
+def subdomain_problems(name: str) -> list[str]:
+    found = ["must be no more than 253 bytes"] if len(name) > 253 else []
+    return found if _SUBDOMAIN.match(name) else [*found, SUBDOMAIN_RULE]
+
+
+def label_problems(name: str) -> list[str]:
+    found = ["must be no more than 63 bytes"] if len(name) > 63 else []
+    return found if _LABEL.match(name) else [*found, LABEL_RULE]
+
+
+def label_1035_problems(name: str) -> list[str]:
+    found = ["must be no more than 63 bytes"] if len(name) > 63 else []
+    return found if _LABEL_1035.match(name) else [*found, LABEL_1035_RULE]
+
+
+def path_problems(name: str) -> list[str]:
+    if name in (".", ".."):
+        return [f"may not be '{name}'"]
+    return [f"may not contain '{char}'" for char in "/%" if char in name]
