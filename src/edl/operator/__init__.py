@@ -1,0 +1,1 @@
+"""The only place where decisions meet I/O: reconcile loops, the scheduling loop, the job service."""

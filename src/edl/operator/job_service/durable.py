@@ -1,0 +1,166 @@
+"""Group commit: many changes of one job, one write to the store, and no answer before that write is known to be there.
+
+A change is applied to the *staged* state at once, so that changes of one job are serial; readers see the *committed*
+state only. One task per job writes the staged state, at most once per `interval`, each write taking its turn in a
+budget that all jobs share. What a failed write did is found out by reading, never guessed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from .record import JobRecord
+from .state import Change, JobState, RefusedError
+from .store import ConflictError, Store, Stored, UnavailableError
+
+log = logging.getLogger(__name__)
+
+Clock = Callable[[], float]
+Sleep = Callable[[float], Awaitable[None]]
+
+INTERVAL = 1.0
+WRITES_PER_SECOND = 50.0
+MAX_WAITING = 256  # calls of one job that wait for their write; past that a client is told to come back
+RETRY = 0.5
+RETIRED = "this replica no longer leads"
+
+
+class Turns:
+    """Lets one through every 1/rate seconds, in the order of asking."""
+
+    def __init__(self, *, clock: Clock, sleep: Sleep, rate: float = WRITES_PER_SECOND) -> None:
+        self._clock, self._sleep, self._gap, self._next = clock, sleep, 1.0 / rate, 0.0
+
+    async def take(self) -> None:
+        now = self._clock()
+        mine = max(now, self._next)
+        self._next = mine + self._gap
+        if mine > now:
+            await self._sleep(mine - now)
+
+
+class DurableState:
+    """The state of one job under one leader. `on_commit` is called whenever readers can see something new.
+
+    `writer` is of this leadership alone, so that a state which carries it can only be one of our own writes.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        name: str,
+        record: JobRecord,
+        *,
+        store: Store,
+        turns: Turns,
+        clock: Clock,
+        sleep: Sleep,
+        writer: str,
+        interval: float = INTERVAL,
+        on_commit: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._key = (namespace, name, record)
+        self._store, self._turns, self._clock, self._sleep = store, turns, clock, sleep
+        self._writer, self._interval, self._on_commit = writer, interval, on_commit
+        self._loading = asyncio.Lock()
+        self._version: str | None = None
+        self._loaded = self._closed = False
+        self._wrote_at = float("-inf")
+        self._waiting: dict[asyncio.Future[None], int] = {}  # whose change is in the staged revision named
+        self._task: asyncio.Task[None] | None = None
+        self.committed = self._staged = JobState()
+
+    async def load(self) -> JobState:
+        """The committed state, read from the store on first use."""
+        async with self._loading:
+            if not self._loaded:
+                self._adopt(await self._read())
+                self._loaded = True
+        return self.committed
+
+    async def write(self, change: Change) -> int:
+        """Applies the change and returns its result once it is durable. RefusedError: nothing was changed."""
+        await self.load()
+        if self._closed:
+            raise RefusedError(503, "not-leading", RETIRED, retry_after=1)
+        if len(self._waiting) >= MAX_WAITING:
+            raise RefusedError(429, "busy", "too many writes of this job wait for their turn", retry_after=1)
+        staged, result = change(self._staged)
+        if staged is not self._staged:
+            self._staged = msgspec.structs.replace(staged, writer=self._writer)
+        if self._staged is not self.committed:
+            await self._durable(self._staged.revision)
+        return result
+
+    def close(self) -> None:
+        """This leader's time is over: nobody is promised anything any more."""
+        self._closed = True
+        if self._task:
+            self._task.cancel()
+        self._fail(RETIRED)
+
+    async def _durable(self, revision: int) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = revision
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._commit_all())
+        try:
+            await waiter
+        finally:
+            self._waiting.pop(waiter, None)
+
+    async def _commit_all(self) -> None:
+        while self._staged is not self.committed:
+            pause = self._wrote_at + self._interval - self._clock()
+            if pause > 0:
+                await self._sleep(pause)
+            await self._turns.take()
+            try:
+                await self._commit(self._staged)
+            except UnavailableError as error:
+                log.warning("state of %s/%s not written, trying again: %s", *self._key[:2], error)
+                await self._sleep(RETRY)
+
+    async def _commit(self, staged: JobState) -> None:
+        self._wrote_at = self._clock()
+        try:
+            self._version = await self._store.save(*self._key, staged, self._version)
+        except (ConflictError, UnavailableError):
+            await self._resolve(staged)
+        else:
+            self._settle(staged)
+
+    async def _resolve(self, staged: JobState) -> None:
+        """A write failed, or its answer did. What is stored says which."""
+        stored = await self._read()
+        if stored is None or stored.state == self.committed:
+            self._version = stored.version if stored else None  # not written, or deleted by hand: write it again
+        elif stored.state.writer == self._writer and stored.state.revision <= staged.revision:
+            self._version = stored.version  # ours, this one or one before it whose answer was lost
+            self._settle(stored.state)
+        else:
+            log.error("state of %s/%s was written by %s", *self._key[:2], stored.state.writer)
+            self._adopt(stored)
+            self._fail("the job's state was written by another, ask again")
+            self._on_commit()
+
+    def _settle(self, state: JobState) -> None:
+        self.committed = self._staged if state == self._staged else state
+        for waiter, revision in list(self._waiting.items()):
+            if revision <= state.revision and not waiter.done():
+                waiter.set_result(None)
+        self._on_commit()
+
+    def _adopt(self, stored: Stored | None) -> None:
+        self.committed = self._staged = stored.state if stored else JobState()
+        self._version = stored.version if stored else None
+
+    def _fail(self, words: str) -> None:
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_exception(RefusedError(503, "unavailable", words, retry_after=1))
+
+    async def _read(self) -> Stored | None:
+        return await self._store.load(*self._key)
