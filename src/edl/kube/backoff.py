@@ -3,8 +3,14 @@
 import random
 
 
+def jittered(failures: int, base: float, cap: float, rng: random.Random) -> float:
+    """Drawn from the upper half of base, 2 x base, 4 x base... up to cap."""
+    limit = min(cap, base * 2.0 ** min(failures, 60))
+    return rng.uniform(limit / 2, limit)
+
+
 class Backoff:
-    """Each delay is drawn from the upper half of base, 2 x base, 4 x base... up to cap; `reset` after a success."""
+    """`next` is the delay before another attempt; `reset` after a success."""
 
     def __init__(self, *, base: float, cap: float, rng: random.Random | None = None) -> None:
         self._base, self._cap = base, cap
@@ -12,9 +18,8 @@ class Backoff:
         self.failures = 0
 
     def next(self) -> float:
-        limit = min(self._cap, self._base * 2.0 ** min(self.failures, 60))
         self.failures += 1
-        return self._rng.uniform(limit / 2, limit)
+        return jittered(self.failures - 1, self._base, self._cap, self._rng)
 
     def reset(self) -> None:
         self.failures = 0

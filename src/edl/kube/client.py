@@ -264,7 +264,7 @@ class Client:
                 yield decoder.decode(batch)
 
     async def stream(self, request: Request, *, idle: float = 90.0) -> AsyncGenerator[bytes, None]:
-        """The pieces of a streamed answer (a watch, a log) as they come. Never retried."""
+        """The pieces of a streamed answer (a watch, a log) as they come, after an empty one: it has begun. No retry."""
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(idle):
@@ -274,6 +274,7 @@ class Client:
                     if response.code >= 400:
                         body = b"".join([chunk async for chunk in response.chunks])
                         raise ApiError.from_answer(response.code, response.headers, body, str(request))
+                yield b""
                 while True:
                     async with asyncio.timeout(idle):
                         chunk = await anext(response.chunks, None)

@@ -80,9 +80,20 @@ def decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
     return found
 
 
-def decode(body: bytes, wanted: type[T]) -> T:
-    answer: T = decoder(wanted).decode(body)
+def decode(body: bytes | msgspec.Raw, wanted: type[T]) -> T:
+    """To Kubernetes null means absent, to most types it does not: what does not fit is tried without its nulls."""
+    answer: T
+    try:
+        answer = decoder(wanted).decode(body)
+    except msgspec.ValidationError:
+        answer = msgspec.convert(_without_nulls(msgspec.json.decode(body)), wanted)
     return answer
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
+    return [_without_nulls(child) for child in value] if isinstance(value, list) else value
 
 
 def decode_page(body: bytes, wanted: type[T]) -> Page[T]:
@@ -103,7 +114,7 @@ def _one_by_one(raws: list[msgspec.Raw], wanted: type[T]) -> tuple[list[T], list
     malformed: list[Malformed] = []
     for raw in raws:
         try:
-            items.append(decoder(wanted).decode(raw))
+            items.append(decode(raw, wanted))
         except msgspec.ValidationError as error:
             malformed.append(Malformed("", _identity(raw), str(error)))
     return items, malformed
@@ -121,6 +132,9 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     rest: list[bytes] = []
     size = 0
     async for chunk in chunks:
+        if not chunk:  # the stream is open
+            yield []
+            continue
         head, newline, tail = chunk.rpartition(b"\n")
         if newline:
             whole = b"".join((*rest, head)) if rest else head
@@ -138,6 +152,7 @@ class LineDecoder(Generic[T]):
 
     def __init__(self, wanted: type[T]) -> None:
         generic: Any = Event
+        self._wanted = wanted
         self._typed: msgspec.json.Decoder[Event[T]] = msgspec.json.Decoder(generic[wanted])
 
     def decode(self, batch: list[bytes]) -> Iterator[Event[T] | Bookmark | Malformed]:
@@ -155,15 +170,18 @@ class LineDecoder(Generic[T]):
             else:
                 yield self._rare(line, f"unknown event type {event.type!r}")
 
-    def _rare(self, line: bytes, error: str) -> Bookmark | Malformed:
+    def _rare(self, line: bytes, error: str) -> Event[T] | Bookmark | Malformed:
         try:
             event = decoder(Event[msgspec.Raw]).decode(line)
             if event.type == "BOOKMARK":
-                return Bookmark(decoder(_Named).decode(event.object).metadata.resource_version)
+                return Bookmark(decode(event.object, _Named).metadata.resource_version)
             if event.type == "ERROR":
-                raise ApiError(decoder(Status).decode(event.object))
+                raise ApiError(decode(event.object, Status))
         except msgspec.DecodeError as broken:
             raise ConnectionLostError(f"a line of the watch is no event: {broken}") from broken
         if event.type not in ("ADDED", "MODIFIED", "DELETED"):
             raise ConnectionLostError(error)
-        return Malformed(event.type, _identity(event.object), error)
+        try:
+            return Event(event.type, decode(event.object, self._wanted))
+        except msgspec.ValidationError as unfit:
+            return Malformed(event.type, _identity(event.object), str(unfit))

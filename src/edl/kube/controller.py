@@ -1,0 +1,143 @@
+"""Turns changes into work: informers name keys, workers reconcile them, one worker per key at a time.
+
+`reconcile(key)` reads caches and writes the difference between what is and what should be. It returns None, or the
+seconds after which it wants to look again. If it raises, the key alone comes back later (and later each time); the
+others are not held up. Nothing says what changed, on purpose: whatever it was, the answer is to look.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from prometheus_client import Histogram
+
+from .errors import ApiError, KubeError
+from .handlers import Keys
+from .informer import Informer
+from .objects import Key, Object, controller_of, key_of, name_of
+from .workqueue import QueueClosedError, WorkQueue
+
+log = logging.getLogger(__name__)
+T = TypeVar("T", bound=Object)
+Reconcile = Callable[[Key], Awaitable[float | None]]
+
+
+def itself(old: Object | None, new: Object | None) -> Iterable[Key]:
+    """The object that changed is the one to reconcile."""
+    item = new if new is not None else old
+    return () if item is None else (key_of(item),)
+
+
+def its_controller(kind: str, group: str) -> Callable[[Object | None, Object | None], Iterable[Key]]:
+    """The object's controller is the one to reconcile, if it is of this kind: that of before and that of after."""
+
+    def keys(old: Object | None, new: Object | None) -> Iterable[Key]:
+        found: set[Key] = set()
+        for item in (old, new):
+            owner = None if item is None else controller_of(item)
+            if item is not None and owner is not None and owner.kind == kind and _group(owner.api_version) == group:
+                found.add((item.metadata.namespace, owner.name))
+        return found
+
+    return keys
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+class Source(msgspec.Struct, Generic[T], frozen=True):
+    """Changes that `informer` sees concern what `keys(old, new)` names."""
+
+    informer: Informer[T]
+    keys: Keys[T] = itself
+
+
+class Controller:
+    """`timeout` bounds one reconcile in seconds, so that one that hangs frees its worker."""
+
+    def __init__(
+        self,
+        name: str,
+        sources: Sequence[Source[Any]],
+        reconcile: Reconcile,
+        *,
+        workers: int = 4,
+        timeout: float = 120.0,
+        queue: WorkQueue[Key] | None = None,
+    ) -> None:
+        self.name = name
+        self.sources = sources
+        self.queue: WorkQueue[Key] = queue or WorkQueue()
+        self.outcomes: Counter[str] = Counter()
+        """Reconciles by how they ended: done, again, conflict, refused, error, timeout."""
+        self.waits = Histogram("queue_seconds", "Time a key waited for a worker", registry=None)
+        self.durations = Histogram("reconcile_seconds", "Time a reconcile took", registry=None)
+        self._reconcile = reconcile
+        self._workers = workers
+        self._timeout = timeout
+
+    async def run(self) -> None:
+        """Until cancelled, or until `drain` has let the work run out. The caches must be synced."""
+        handlers = [
+            (source.informer, source.informer.add_handler(self.name, source.keys, self.queue.add))
+            for source in self.sources
+        ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(self._workers):
+                    group.create_task(self._work(), name=f"{self.name}-{number}")
+        finally:
+            for informer, handler in handlers:
+                informer.remove_handler(handler)
+
+    async def drain(self) -> None:
+        await self.queue.drain()
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key, waited = await self.queue.get()
+            except QueueClosedError:
+                return
+            self.waits.observe(waited)
+            try:
+                await self._attempt(key)
+            finally:
+                self.queue.done(key)
+
+    async def _attempt(self, key: Key) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            async with asyncio.timeout(self._timeout):
+                again = await self._reconcile(key)
+        except Exception as error:
+            self._failed(key, error)
+        else:
+            self.queue.forget(key)
+            self.outcomes["done" if again is None else "again"] += 1
+            if again is not None:
+                self.queue.add(key, delay=again)
+        self.durations.observe(loop.time() - started)
+
+    def _failed(self, key: Key, error: Exception) -> None:
+        """A refusal explains itself in a line; only what nobody expected deserves a traceback."""
+        outcome = _outcome(error)
+        self.outcomes[outcome] += 1
+        pause = self.queue.retry(key)
+        what = f"{type(error).__name__}: {error}" if outcome != "timeout" else f"not done within {self._timeout:g} s"
+        level = logging.INFO if outcome == "conflict" else logging.ERROR if outcome == "error" else logging.WARNING
+        trace = error if outcome == "error" else None
+        log.log(level, "%s %s: %s; again in %.1f s", self.name, name_of(key), what, pause, exc_info=trace)
+
+
+def _outcome(error: Exception) -> str:
+    if isinstance(error, ApiError) and error.is_conflict:
+        return "conflict"
+    if isinstance(error, KubeError):
+        return "refused"
+    return "timeout" if isinstance(error, TimeoutError) else "error"

@@ -1,0 +1,103 @@
+"""Gives changes to those who asked for them, each at its own pace: nobody waits for anybody else.
+
+A handler is a quick, pure function of (old, new) that names the keys to work on. It runs in the event loop, in slices
+of a few milliseconds from a queue of its own, so that a long backlog delays neither the cache nor the others. One that
+raises is logged and counted, and goes on with the next change. One that blocks the loop for longer than `patience` is
+moved for good to a thread of its own: it can be felt once. Time is the loop's, so on virtual time nothing blocks and
+nothing moves, and runs stay deterministic.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from .objects import Object, key_of, name_of
+from .store import Change
+
+log = logging.getLogger(__name__)
+T = TypeVar("T", bound=Object)
+SLICE = 0.005
+
+Keys = Callable[[T | None, T | None], Iterable[Any] | None]
+
+
+class Handler(Generic[T]):
+    """Every key that `keys` names goes to `into`, always in the loop that the handler was made in."""
+
+    def __init__(self, name: str, keys: Keys[T], into: Callable[[Any], None], *, patience: float = 0.05) -> None:
+        self.name = name
+        self.errors = 0
+        self._keys = keys
+        self._into = into
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._pending: deque[Change[T]] = deque()
+        self._scheduled = False
+        self._thread: queue.SimpleQueue[Change[T] | None] | None = None
+
+    @property
+    def backlog(self) -> int:
+        return len(self._pending) + (self._thread.qsize() if self._thread else 0)
+
+    @property
+    def threaded(self) -> bool:
+        return self._thread is not None
+
+    def offer(self, changes: Iterable[Change[T]]) -> None:
+        if self._thread is not None:
+            for change in changes:
+                self._thread.put(change)
+            return
+        self._pending.extend(changes)
+        if self._pending and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._run_slice)
+
+    def _run_slice(self) -> None:
+        started = now = self._loop.time()
+        while self._pending and now - started < SLICE:
+            self._pass_on(self._named(self._pending.popleft()))
+            before, now = now, self._loop.time()
+            if now - before > self._patience:
+                self._move_to_thread(now - before)
+        self._scheduled = bool(self._pending)
+        if self._scheduled:
+            self._loop.call_soon(self._run_slice)
+
+    def _named(self, change: Change[T]) -> list[Any]:
+        old, new = change
+        try:
+            return list(self._keys(old, new) or ())
+        except Exception:
+            self.errors += 1
+            subject: Any = new if new is not None else old
+            log.exception("handler %s failed for %s", self.name, name_of(key_of(subject)))
+            return []
+
+    def _pass_on(self, keys: list[Any]) -> None:
+        for key in keys:
+            self._into(key)
+
+    def _move_to_thread(self, took: float) -> None:
+        log.warning("handler %s blocked the loop for %.3f s; from now on it runs in its own thread", self.name, took)
+        changes = self._thread = queue.SimpleQueue()
+        for change in self._pending:
+            changes.put(change)
+        self._pending.clear()
+        threading.Thread(target=self._work, args=(changes,), name=f"handler-{self.name}", daemon=True).start()
+
+    def _work(self, changes: "queue.SimpleQueue[Change[T] | None]") -> None:
+        while (change := changes.get()) is not None:
+            keys = self._named(change)
+            try:
+                self._loop.call_soon_threadsafe(self._pass_on, keys)
+            except RuntimeError:  # the loop is closed: nobody works on keys any more
+                return
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._thread.put(None)

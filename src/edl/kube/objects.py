@@ -1,0 +1,82 @@
+"""The little that this package must know of an object: its metadata. Any msgspec Struct that has it will do."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Protocol
+
+Key = tuple[str, str]
+"""(namespace, name); the namespace of a cluster-wide object is the empty string."""
+
+
+class Owner(Protocol):
+    @property
+    def api_version(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def controller(self) -> bool: ...
+
+
+class Metadata(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def resource_version(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def owner_references(self) -> Sequence[Owner]: ...
+
+
+class Object(Protocol):
+    @property
+    def metadata(self) -> Metadata: ...
+
+
+def key_of(item: Object) -> Key:
+    return item.metadata.namespace, item.metadata.name
+
+
+def name_of(key: Key) -> str:
+    """As people write it: namespace/name, or the bare name."""
+    return f"{key[0]}/{key[1]}" if key[0] else key[1]
+
+
+def controller_of(item: Object) -> Owner | None:
+    return next((owner for owner in item.metadata.owner_references if owner.controller), None)
+
+
+def by_owner(item: Object) -> Iterable[Hashable]:
+    """Index by the uid of every owner."""
+    return [owner.uid for owner in item.metadata.owner_references]
+
+
+def by_namespace(item: Object) -> Iterable[Hashable]:
+    return (item.metadata.namespace,)
+
+
+def by_label(label: str) -> Callable[[Object], Iterable[Hashable]]:
+    def values(item: Object) -> Iterable[Hashable]:
+        value = item.metadata.labels.get(label)
+        return () if value is None else (value,)
+
+    return values
+
+
+def by_field(path: str) -> Callable[[Any], Iterable[Hashable]]:
+    """Index by an attribute, such as spec.node_name; objects where it is empty are left out."""
+    read = attrgetter(path)
+
+    def values(item: Any) -> Iterable[Hashable]:
+        value = read(item)
+        return (value,) if value else ()
+
+    return values
