@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint unit bench clean
+.PHONY: help test lint unit test-kube bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -27,6 +27,9 @@ lint: $(STAMP)
 
 unit: $(STAMP)
 	@$(BIN)/pytest -n 2 --dist worksteal -m 'not frameworks and not kube'
+
+test-kube: $(STAMP) ## the tests on a real Kubernetes: of its own making (root, Go), or KUBECONFIG's
+	@$(BIN)/pytest -n 0 -m kube
 
 bench: $(STAMP) ## benchmarks: ratios against a peer or a bound measured in the same run
 	@for b in bench/bench_*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done

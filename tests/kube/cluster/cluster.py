@@ -8,19 +8,20 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tests.kube.cluster import control_plane, dns, node
-from tests.kube.cluster.build import binary, build
-from tests.kube.cluster.cache import cache_root
+from tests.kube.cluster.build import build
+from tests.kube.cluster.cache import cache_root, locked
 from tests.kube.cluster.control_plane import ControlPlane, StartError
 from tests.kube.cluster.credentials import Credentials
 from tests.kube.cluster.dns import Dns
+from tests.kube.cluster.kubectl import Kubectl, KubectlError
 from tests.kube.cluster.network import Network
 from tests.kube.cluster.node import Node
 from tests.kube.cluster.packages import install_packages, require_root
@@ -38,9 +39,9 @@ def clusters() -> Path:
 
 def provide(*, nodes: bool) -> None:
     """Build and install all that a cluster needs; quick when it is there already."""
-    build(*control_plane.BINARIES, *(node.BINARIES + dns.BINARIES if nodes else ()))
     if nodes:
         install_packages()
+    build(*control_plane.BINARIES, *(node.BINARIES + dns.BINARIES if nodes else ()))
 
 
 class Cluster:
@@ -70,24 +71,33 @@ class Cluster:
     def kubeconfig(self) -> Path:
         return self.control_plane.kubeconfig
 
+    @property
+    def kubectl(self) -> Kubectl:
+        return self.control_plane.kubectl
+
     def start(self, *, keep: bool = False) -> None:
         """Start everything and return when pods can run. Whatever fails, nothing is left behind."""
         if self.nodes:
             require_root()
-        clear_leftovers()
+        self._claim(keep=keep)
         try:
-            self.directory.mkdir(parents=True)
-        except FileExistsError:
-            raise StartError(f"the cluster {self.name} runs already: `python -m tests.kube.cluster down`") from None
-        try:
-            self._start(keep=keep)
+            self._start()
         except BaseException:
             self.stop()
             raise
 
-    def _start(self, *, keep: bool) -> None:
-        owner = None if keep else Identity.of(os.getpid())
-        (self.directory / "owner.json").write_text(json.dumps(owner and asdict(owner)))
+    def _claim(self, *, keep: bool) -> None:
+        """Take the name; locked, lest another start clears away what has no owner yet."""
+        with locked(cache_root() / "clusters.lock"):
+            _clear_leftovers()
+            try:
+                self.directory.mkdir(parents=True)
+            except FileExistsError:
+                raise StartError(f"the cluster {self.name} runs already: `python -m tests.kube.cluster down`") from None
+            owner = None if keep else Identity.of(os.getpid())
+            (self.directory / "owner.json").write_text(json.dumps(owner and asdict(owner)))
+
+    def _start(self) -> None:
         self.control_plane.create_credentials([each.name for each in self.nodes])
         if not self.nodes:
             self.control_plane.start()
@@ -113,13 +123,12 @@ class Cluster:
         service = Dns(self.control_plane, self.processes)
         service.start(self.network.control)
         for each in self.nodes:
-            self._until(
-                f"node {each.name} is not ready", f"{each.name}-kubelet", lambda each=each: self._is_ready(each)
-            )
+            ready = partial(self._is_ready, each)
+            self._until(f"node {each.name} is not ready", f"{each.name}-kubelet", ready)
         self._until("namespace default has no service account", "kube-controller-manager", self._has_account)
         service.wait(self.network.control)
 
-    def _until(self, complaint: str, process: str, holds: Any) -> None:
+    def _until(self, complaint: str, process: str, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _READY_TIMEOUT
         while not holds():
             if time.monotonic() > deadline or not self.processes.alive(process):
@@ -134,8 +143,10 @@ class Cluster:
         return self._quiet("get", "serviceaccount", "default", "-o", "name") != ""
 
     def _quiet(self, *arguments: str) -> str:
-        command = [str(binary("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        try:
+            return self.kubectl(*arguments)
+        except KubectlError:
+            return ""
 
     def load_image(self, archive: Path) -> None:
         """Make the image of a docker archive known to every node."""
@@ -149,6 +160,7 @@ class Cluster:
             self.control_plane.ports.release()
             self._keep_logs()
             if self.directory.exists():
+                self.processes.kill(*self.processes.names())
                 teardown(self.name, self.directory)
         finally:
             for number, handler in held.items():
@@ -163,6 +175,11 @@ class Cluster:
 
 def clear_leftovers() -> None:
     """Tear down clusters whose owner is gone: it was killed before it could."""
+    with locked(cache_root() / "clusters.lock"):
+        _clear_leftovers()
+
+
+def _clear_leftovers() -> None:
     for directory in sorted(clusters().glob("*")):
         try:
             owner = json.loads((directory / "owner.json").read_text())

@@ -12,6 +12,7 @@ import yaml
 
 from tests.kube.cluster.build import binary
 from tests.kube.cluster.credentials import Credentials
+from tests.kube.cluster.kubectl import Kubectl
 from tests.kube.cluster.network import API_SERVICE_ADDRESS, BRIDGE_ADDRESS, POD_RANGE, SERVICE_RANGE
 from tests.kube.cluster.ports import Ports
 from tests.kube.cluster.processes import Processes
@@ -69,6 +70,10 @@ class ControlPlane:
     @property
     def kubeconfig(self) -> Path:
         return self.directory / "kubeconfig"
+
+    @property
+    def kubectl(self) -> Kubectl:
+        return Kubectl(self.kubeconfig, str(binary("kubectl")))
 
     @property
     def audit_log(self) -> Path:

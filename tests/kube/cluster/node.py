@@ -84,7 +84,14 @@ class Node:
     def revive(self) -> None:
         """The machine starts again with its disk as it was."""
         self._start_runtime()
+        self.wait_runtime()
         self.join()
+
+    def declare(self, resource: str, count: int) -> None:
+        """Give the node devices that the scheduler counts, though there are none (kubelet alone would take 10 s)."""
+        amount = {resource: str(count)}
+        change = {"status": {"capacity": amount, "allocatable": amount}}
+        self.control_plane.kubectl.patch(f"node/{self.name}", change, subresource="status")
 
     def unplug(self) -> None:
         """Cut the node's network; everything on it keeps running."""

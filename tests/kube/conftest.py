@@ -1,0 +1,132 @@
+"""The clusters of the kube tier, started when a test first asks and removed when the session ends, however it ends."""
+
+import atexit
+import contextlib
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from tests.kube.cluster.build import BuildError, build
+from tests.kube.cluster.cluster import Cluster, provide
+from tests.kube.cluster.kubectl import Kubectl, KubectlError, eventually, existing_kubeconfig, kubectl_of
+from tests.kube.cluster.packages import MissingError, require_root
+
+NODES = 2
+_numbers = itertools.count(1)
+_failure = pytest.StashKey[Exception]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On a cluster of the user's, tests that would break it are skipped, and may be."""
+    if existing_kubeconfig():
+        reason = "breaks the cluster it runs on, and this one is the user's"
+        for item in items:
+            if "own_cluster" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.may_skip(reason))
+                item.add_marker(pytest.mark.skip(reason))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build before the first test, where no test's time limit applies and the progress can be seen."""
+    wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if session.config.option.collectonly or not wanted & {"api", "cluster", "own_cluster"}:
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    try:
+        with capture.global_and_fixture_disabled():
+            _provide(wanted)
+    except (BuildError, MissingError) as error:
+        session.config.stash[_failure] = error
+
+
+def _provide(wanted: set[str]) -> None:
+    own = existing_kubeconfig() is None
+    if own and wanted & {"cluster", "own_cluster"}:
+        require_root()
+        provide(nodes=True)
+    elif own:
+        provide(nodes=False)
+    else:
+        build("kubectl")
+
+
+def _running(request: pytest.FixtureRequest, *, nodes: int) -> Iterator[Cluster]:
+    if failure := request.config.stash.get(_failure, None):
+        raise failure
+    cluster = Cluster(f"test-{os.getpid()}" if nodes else f"test-api-{os.getpid()}", nodes=nodes)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    atexit.register(cluster.stop)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        atexit.unregister(cluster.stop)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End as after Ctrl-C, which runs the finalizers."""
+    raise KeyboardInterrupt(f"signal {number}")
+
+
+@pytest.fixture(scope="session")
+def own_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster that is ours to break: control plane, DNS and two container nodes."""
+    yield from _running(request, nodes=NODES)
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Kubectl:
+    """The cluster that KUBECONFIG names, else our own."""
+    if existing := existing_kubeconfig():
+        return _existing(request, existing)
+    own: Cluster = request.getfixturevalue("own_cluster")
+    return own.kubectl
+
+
+@pytest.fixture(scope="session")
+def api(request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """An API server with controllers and a scheduler but no nodes, for tests of the API alone; needs no root."""
+    if existing := existing_kubeconfig():
+        yield _existing(request, existing)
+        return
+    for running in _running(request, nodes=0):
+        yield running.kubectl
+
+
+def _existing(request: pytest.FixtureRequest, kubeconfig: Path) -> Kubectl:
+    if failure := request.config.stash.get(_failure, None):
+        raise failure
+    return kubectl_of(kubeconfig)
+
+
+@pytest.fixture
+def namespace(cluster: Kubectl) -> Iterator[Kubectl]:
+    """kubectl in a fresh namespace of the cluster."""
+    yield from _fresh_namespace(cluster)
+
+
+@pytest.fixture
+def api_namespace(api: Kubectl) -> Iterator[Kubectl]:
+    """kubectl in a fresh namespace of the API server without nodes."""
+    yield from _fresh_namespace(api)
+
+
+def _fresh_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
+    name = f"edl-test-{os.getpid()}-{next(_numbers)}"
+    kubectl("create", "namespace", name)
+    inside = kubectl.within(name)
+    try:
+        # Without its service account no pod is admitted.
+        eventually(lambda: inside("get", "serviceaccount", "default"), within=20, what="the default service account")
+        yield inside
+    finally:
+        with contextlib.suppress(KubectlError):
+            kubectl("delete", "namespace", name, "--wait=false")
