@@ -73,4 +73,5 @@ def label_key_problem(text: str) -> str | None:
 
 
 def _short(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:77] + "...")
+    shown = repr(text if len(text) <= 80 else text[:77] + "...")
+    return f"{shown} (in YAML a comment begins with #, not //)" if " //" in text else shown

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from edl.api.meta import EMPTY, Condition, LabelRequirement, LabelSelector, ObjectMeta, Wire
-from edl.api.quantity import Quantity
+from edl.api.spec import QuantityValue
 
-ResourceList = Mapping[str, Quantity]
+ResourceList = Mapping[str, QuantityValue]
 
 
 _MAX_SHAPES = 1 << 14
@@ -172,6 +172,11 @@ class PodStatus(Wire, frozen=True):
 
     def condition(self, kind: str) -> Condition | None:
         return next((condition for condition in self.conditions if condition.type == kind), None)
+
+
+class PodTemplate(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
 
 
 class Pod(Wire, frozen=True):

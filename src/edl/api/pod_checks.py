@@ -1,0 +1,125 @@
+"""What Kubernetes would refuse in the pods of a job, said before they are made: resources, containers, their names."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from edl.api import names, quantity
+from edl.api.core import without_nulls
+from edl.api.explain import Explainer
+from edl.api.nearest import nearest
+from edl.api.pod import Container, PodTemplate
+from edl.api.pod_fields import CONTAINER_FIELDS, POD_SPEC_FIELDS, TEMPLATE_FIELDS
+from edl.api.problem import Path, Problem, warning
+from edl.api.shape import shape_of
+
+GPU_RESOURCES = ("nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu")
+
+_NATIVE = ("cpu", "memory", "ephemeral-storage")
+Amounts = Mapping[str, quantity.Quantity]
+
+
+def is_gpu(resource: str) -> bool:
+    return resource in GPU_RESOURCES or resource.endswith("/gpu")
+
+
+def resource_problems(requests: Amounts, limits: Amounts, at: Path) -> Iterator[Problem]:
+    sound: dict[str, Mapping[str, int]] = {}
+    for part, amounts in (("requests", requests), ("limits", limits)):
+        wrong = {name: problem for name in amounts if (problem := _amount_problem(name, amounts[name]))}
+        for name, problem in wrong.items():
+            yield Problem((*at, part, name), problem)
+        sound[part] = {name: quantity.nano(amount) for name, amount in amounts.items() if name not in wrong}
+    for name, request in sound["requests"].items():
+        limit = sound["limits"].get(name)
+        if limit is not None and request > limit:
+            yield Problem(
+                (*at, "requests", name), f"{requests[name]} is more than the limit {limits[name]}; raise limits.{name}"
+            )
+        elif "/" in name and request != limit and name not in limits:
+            yield Problem((*at, "requests", name), f"wants the same under limits.{name}: it cannot be overcommitted")
+        elif "/" in name and limit is not None and request != limit:
+            yield Problem(
+                (*at, "requests", name), f"{requests[name]} is not the limit {limits[name]}; they must be equal"
+            )
+
+
+def _amount_problem(name: str, amount: quantity.Quantity) -> str | None:
+    if "/" not in name and name not in _NATIVE and not name.startswith("hugepages-"):
+        near = nearest(name, (*_NATIVE, "nvidia.com/gpu")) or ("nvidia.com/gpu" if "gpu" in name.lower() else None)
+        others = f", others than {', '.join(_NATIVE)} are named vendor/resource"
+        return f"unknown resource{f'; did you mean {near}?' if near else others}"
+    if problem := names.label_key_problem(name) or quantity.problem(amount):
+        return problem
+    if "/" in name and quantity.nano(amount) % quantity.NANO:
+        return f"{amount} is not a whole number, which {name} must be"
+    return None
+
+
+def lacks_cpu(requests: Amounts, limits: Amounts) -> bool:
+    """It asks for GPUs and leaves their CPU to chance."""
+    return any(is_gpu(name) for name in (*requests, *limits)) and "cpu" not in requests and "cpu" not in limits
+
+
+def template_problems(template: Mapping[str, Any], at: Path, *, role: str = "") -> Iterator[Problem]:
+    """`role`: the name of the one container that gets its image from elsewhere; without it the first must name one."""
+    yield from _unknown_fields(template, TEMPLATE_FIELDS, at)
+    spec = template.get("spec")
+    if isinstance(spec, dict):
+        yield from _unknown_fields(spec, POD_SPEC_FIELDS, (*at, "spec"))
+    try:
+        pod = msgspec.convert(without_nulls(template), PodTemplate)
+    except msgspec.ValidationError:
+        for problem in Explainer(without_nulls(template), shape_of(PodTemplate)).problems:
+            yield Problem((*at, *problem.at), problem.message, problem.severity)
+        return
+    if not role and not pod.spec.containers:
+        yield Problem((*at, "spec", "containers"), "is required: a container with an image")
+    yield from _container_problems(pod, spec if isinstance(spec, dict) else {}, (*at, "spec"), role)
+    yield from label_problems(pod.metadata.labels, (*at, "metadata", "labels"))
+
+
+def _container_problems(pod: PodTemplate, raw: Mapping[str, Any], at: Path, role: str) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for part, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers)):
+        for index, container in enumerate(containers):
+            where = (*at, part, index)
+            yield from _one_container(container, where, image_elsewhere=bool(role) and container.name == role)
+            if container.name in seen:
+                yield Problem((*where, "name"), f'"{container.name}" is the name of two containers')
+            seen.add(container.name)
+            fields = _item(raw.get(part), index)
+            yield from _unknown_fields(fields, CONTAINER_FIELDS, where)
+
+
+def _one_container(container: Container, at: Path, *, image_elsewhere: bool) -> Iterator[Problem]:
+    if problem := names.dns_label_problem(container.name):
+        yield Problem((*at, "name"), problem if container.name else "is required: the name of the container")
+    if not container.image and not image_elsewhere:
+        yield Problem((*at, "image"), "is required: the image of the container")
+    elif problem := image_problem(container.image):
+        yield Problem((*at, "image"), problem)
+    yield from resource_problems(container.resources.requests, container.resources.limits, (*at, "resources"))
+
+
+def image_problem(image: str) -> str | None:
+    return f'"{image[:60]}" has a space in it' if any(character.isspace() for character in image) else None
+
+
+def label_problems(labels: Mapping[str, str], at: Path) -> Iterator[Problem]:
+    for name, value in labels.items():
+        if problem := names.label_key_problem(name) or names.label_value_problem(value):
+            yield Problem((*at, name), problem)
+
+
+def _unknown_fields(value: Mapping[str, Any], known: Sequence[str], at: Path) -> Iterator[Problem]:
+    """A warning, not an error: a newer Kubernetes may know the field, and it is passed on as it stands."""
+    for name in value:
+        if name not in known and (near := nearest(str(name), known)):
+            yield warning((*at, str(name)), f"Kubernetes knows no such field, it is passed on; did you mean {near}?")
+
+
+def _item(items: Any, index: int) -> Mapping[str, Any]:
+    item = items[index] if isinstance(items, list | tuple) and index < len(items) else None
+    return item if isinstance(item, dict) else {}

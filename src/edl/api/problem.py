@@ -1,0 +1,45 @@
+"""A problem in an object: where, what and how bad. Everything that judges input speaks in these."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+Path = tuple[str | int, ...]
+Severity = Literal["error", "warning"]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    at: Path
+    message: str
+    severity: Severity = "error"
+
+    @property
+    def path(self) -> str:
+        return path_text(self.at)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.at else self.message
+
+
+def path_text(at: Path) -> str:
+    """`spec.trainer.min-instance`, `items[0].metadata.labels[edl.dev/job]`."""
+    text = ""
+    for step in at:
+        if isinstance(step, int) or not _plain(step):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else step
+    return text
+
+
+def _plain(step: str) -> bool:
+    return step.replace("-", "").replace("_", "").isalnum()
+
+
+def warning(at: Path, message: str) -> Problem:
+    return Problem(at, message, "warning")
+
+
+def errors(problems: Iterable[Problem]) -> list[Problem]:
+    return [problem for problem in problems if problem.severity == "error"]
