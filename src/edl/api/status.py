@@ -62,14 +62,21 @@ class RootCause(Status, frozen=True, kw_only=True, rename="camel"):
     message: Annotated[str, Meta(description="Its last lines.")] = ""
 
 
-class SlotFailures(Status, frozen=True, kw_only=True, rename="camel"):
-    """A slot that has failed and may fail again."""
+class SlotMemory(Status, frozen=True, kw_only=True):
+    """What the slots of one role have been through, beyond what their pods show. Keys of maps are indexes of slots."""
 
-    role: Annotated[str, Meta(description="Role of the slot.")] = ""
-    index: Annotated[int, Meta(description="Index of the slot in its role.")] = 0
-    failures: Annotated[int, Meta(description="Failures that count against the limit.")] = 0
-    last_failure_time: Annotated[str | None, Meta(description="When it last failed.")] = None
-    given_up: Annotated[bool, Meta(description="It is not replaced any more.")] = False
+    role: Annotated[str, Meta(description="Role of the slots.")]
+    peak: Annotated[int, Meta(description="Every slot below this one has had a pod.")] = 0
+    done: Annotated[str, Meta(description="Slots whose work is finished, as ranges, e.g. 0-2,5.")] = ""
+    pods: Annotated[
+        dict[str, int] | None, Meta(description="The last pod of a slot, where it was not the first (0); -1 is none.")
+    ] = None
+    ended: Annotated[dict[str, int] | None, Meta(description="The last pod of a slot whose end is accounted for.")] = (
+        None
+    )
+    failures: Annotated[dict[str, int] | None, Meta(description="Failures of a slot that count against its limit.")] = (
+        None
+    )
 
 
 class ElasticStatus(Status, frozen=True, kw_only=True, rename="camel"):
@@ -85,7 +92,9 @@ class ElasticStatus(Status, frozen=True, kw_only=True, rename="camel"):
     ] = None
     scale: Annotated[Scale | None, Meta(description="The scheduling facts of the job.")] = None
     root_cause: Annotated[RootCause | None, Meta(description="Why the job failed.")] = None
-    slots: Annotated[tuple[SlotFailures, ...], Meta(description="Slots that have failed.")] = ()
+    slots: Annotated[
+        tuple[SlotMemory, ...], Meta(description="What the slots have been through.", extra={"key": "role"})
+    ] = ()
     attempt: Annotated[int, Meta(description="How often the whole job was started anew.")] = 0
     minimum_reached: Annotated[bool, Meta(description="The minimum size ran at least once.")] = False
     start_time: Annotated[str | None, Meta(description="When the job was accepted.")] = None

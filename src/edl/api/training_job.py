@@ -23,7 +23,7 @@ from edl.api.spec import (
     Text,
     Unchanging,
 )
-from edl.api.status import JobCondition, ReplicaCounts, ScaleRecord
+from edl.api.status import JobCondition, ReplicaCounts, ScaleRecord, SlotMemory
 
 GROUP = "paddlepaddle.org"
 API_VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1alpha1")
@@ -193,16 +193,6 @@ class TrainingRootCause(Status, frozen=True, kw_only=True):
     message: Annotated[str, Meta(description="Its last lines.")] = ""
 
 
-class TrainingSlotFailures(Status, frozen=True, kw_only=True):
-    """A slot that has failed and may fail again."""
-
-    role: Annotated[str, Meta(description="Role of the slot.")] = ""
-    index: Annotated[int, Meta(description="Index of the slot in its role.")] = 0
-    failures: Annotated[int, Meta(description="Failures that count against backoff_limit.")] = 0
-    last_failure_time: Annotated[str | None, Meta(description="When it last failed.")] = None
-    given_up: Annotated[bool, Meta(description="It is not replaced any more.")] = False
-
-
 class TrainingJobStatus(Status, frozen=True, kw_only=True):
     """What is: written by the operator alone."""
 
@@ -216,7 +206,9 @@ class TrainingJobStatus(Status, frozen=True, kw_only=True):
         tuple[JobCondition, ...], Meta(description="The job's conditions.", extra={"key": "type"})
     ] = ()
     root_cause: Annotated[TrainingRootCause | None, Meta(description="Why the job failed.")] = None
-    slots: Annotated[tuple[TrainingSlotFailures, ...], Meta(description="Slots that have failed.")] = ()
+    slots: Annotated[
+        tuple[SlotMemory, ...], Meta(description="What the slots have been through.", extra={"key": "role"})
+    ] = ()
     start_time: Annotated[str | None, Meta(description="When the job was accepted.")] = None
     completion_time: Annotated[str | None, Meta(description="When the job ended.")] = None
     observed_generation: Annotated[
