@@ -1,0 +1,26 @@
+"""Who owns what: the references that make Kubernetes delete our children with their parent."""
+
+from typing import Any
+
+from .objects import Object, controller_of
+from .resource import Resource
+
+
+def owner_reference(
+    resource: Resource, owner: Object, *, controller: bool = True, block: bool = True
+) -> dict[str, Any]:
+    """`block`: a foreground deletion of the owner waits for the child. The child must live in the owner's namespace."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
+        "controller": controller,
+        "blockOwnerDeletion": block,
+    }
+
+
+def is_controlled_by(item: Object, owner: Object) -> bool:
+    """By this very owner: a namesake that was deleted and made again is another one."""
+    found = controller_of(item)
+    return found is not None and found.uid == owner.metadata.uid

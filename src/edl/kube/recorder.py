@@ -1,0 +1,208 @@
+"""Kubernetes Events (events.k8s.io/v1; the core view of them is the server's): what happened to an object, for people.
+
+`record` never waits and never fails: the same thing said again only counts up one Event, an object that talks too much
+is silenced for a while, and when the server is too slow the newest are dropped and counted. What is pending when we
+stop is written, within a deadline.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from .budget import Lane
+from .client import Client
+from .errors import ApiError, KubeError
+from .lease import utc_now
+from .objects import Object
+from .resource import Resource
+from .workqueue import QueueClosedError, WorkQueue
+
+log = logging.getLogger(__name__)
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+REMEMBERED = 4096  # series and talkers; the least recent is forgotten
+LONGEST_NOTE = 1024  # bytes; the API refuses more
+
+
+class Reference(msgspec.Struct, frozen=True, rename="camel"):
+    """The object that an Event is about."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+    @classmethod
+    def to(cls, resource: Resource, item: Object) -> "Reference":
+        meta = item.metadata
+        return cls(resource.api_version, resource.kind, meta.name, meta.namespace, meta.uid)
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """Two Events that are equal in this are one."""
+
+    regarding: Reference
+    type: str
+    reason: str
+    action: str
+    note: str
+
+
+class _Series(msgspec.Struct):
+    name: str
+    first: datetime
+    last: datetime
+    count: int = 1
+    written: int = 0
+    written_at: float = 0.0
+
+
+class EventRecorder:
+    """One object may say `burst` things at once, then one every `refill` s. Counts are written every `refresh` s."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        controller: str,
+        instance: str,
+        pending: int = 1000,
+        burst: int = 25,
+        refill: float = 300.0,
+        refresh: float = 60.0,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.dropped = 0
+        self._client, self._controller, self._instance, self._now = client, controller, instance[:128], now
+        self._pending, self._burst, self._refill, self._refresh = pending, burst, refill, refresh
+        self._series: OrderedDict[_Said, _Series] = OrderedDict()
+        self._talk: OrderedDict[str, tuple[float, float]] = OrderedDict()  # uid -> (sayings left, counted when)
+        self._queue: WorkQueue[_Said] = WorkQueue()
+
+    def record(
+        self,
+        regarding: Reference,
+        reason: str,
+        note: str,
+        *,
+        kind: Literal["Normal", "Warning"] = "Normal",
+        action: str = "Reconcile",
+    ) -> None:
+        """`reason` and `action` are CamelCase words for machines, `note` is the sentence for people."""
+        said = _Said(regarding, kind, reason[:128], action[:128], _shorten(note))
+        time, now = asyncio.get_running_loop().time(), self._now()
+        series = self._series.get(said)
+        if series is not None:
+            self._series.move_to_end(said)
+            series.count, series.last = series.count + 1, now
+            self._queue.add(said, delay=series.written_at + self._refresh - time if series.written else 0.0)
+        elif len(self._queue) >= self._pending or not self._may_talk(regarding, time):
+            self.dropped += 1
+        else:
+            name = f"{regarding.name[:200]}.{uuid.uuid4().hex[:16]}"
+            self._series[said] = _Series(name, now, now)
+            _trim(self._series)
+            self._queue.add(said)
+
+    def _may_talk(self, regarding: Reference, time: float) -> bool:
+        left, since = self._talk.pop(regarding.uid or regarding.name, (float(self._burst), time))
+        left = min(float(self._burst), left + (time - since) / self._refill)
+        self._talk[regarding.uid or regarding.name] = (left - 1 if left >= 1 else left, time)
+        _trim(self._talk)
+        return left >= 1
+
+    async def run(self) -> None:
+        """Writes until `drain` has been called and nothing is pending."""
+        while True:
+            try:
+                said, _ = await self._queue.get()
+            except QueueClosedError:
+                return
+            try:
+                await self._write(said)
+            finally:
+                self._queue.done(said)
+
+    async def drain(self, timeout: float = 5.0) -> None:
+        """Writes what is pending and every count that is not yet written; `run` ends. Gives up after `timeout` s."""
+        for said, series in self._series.items():
+            if series.count > series.written:
+                self._queue.add(said)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._queue.drain()
+        except TimeoutError:
+            log.warning("%d events were not written in time", len(self._queue))
+
+    async def _write(self, said: _Said) -> None:
+        series = self._series.get(said)
+        if series is None:
+            return
+        count, series.written_at = series.count, asyncio.get_running_loop().time()
+        try:
+            if series.written and await self._count_up(said, series):
+                series.written = count
+                return
+            await self._client.create(EVENTS, self._body(said, series), **self._where(said))
+            series.written = count
+        except KubeError as error:
+            self.dropped += 1
+            self._series.pop(said, None)
+            log.info("event %s about %s was not written: %s", said.reason, said.regarding.name, error)
+
+    async def _count_up(self, said: _Said, series: _Series) -> bool:
+        """False: the Event is gone (they last an hour), so that a new one is needed."""
+        patch = {"series": {"count": series.count, "lastObservedTime": _stamp(series.last)}}
+        try:
+            await self._client.patch(EVENTS, series.name, patch, **self._where(said))
+        except ApiError as error:
+            if error.is_not_found:
+                return False
+            raise
+        return True
+
+    def _body(self, said: _Said, series: _Series) -> dict[str, Any]:
+        body = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": series.name, "namespace": _namespace(said)},
+            "eventTime": _stamp(series.first),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "action": said.action,
+            "reason": said.reason,
+            "type": said.type,
+            "note": said.note,
+            "regarding": msgspec.to_builtins(said.regarding),
+        }
+        if series.count > 1:
+            body["series"] = {"count": series.count, "lastObservedTime": _stamp(series.last)}
+        return body
+
+    def _where(self, said: _Said) -> Any:
+        return {"namespace": _namespace(said), "lane": Lane.BACKGROUND, "timeout": 10.0}
+
+
+def _namespace(said: _Said) -> str:
+    """Events about cluster-wide objects live in `default`."""
+    return said.regarding.namespace or "default"
+
+
+def _shorten(note: str) -> str:
+    data = note.encode()
+    return note if len(data) <= LONGEST_NOTE else data[: LONGEST_NOTE - 3].decode(errors="ignore") + "..."
+
+
+def _trim(remembered: "OrderedDict[Any, Any]") -> None:
+    while len(remembered) > REMEMBERED:
+        remembered.popitem(last=False)
+
+
+def _stamp(when: datetime) -> str:
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
