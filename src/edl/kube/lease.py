@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -77,8 +77,8 @@ class Lease:
         self._client, self._name, self._namespace, self.identity = client, name, namespace, identity
         self._duration, self._clock, self._now = duration, clock, now
         self._body: dict[str, Any] = {}
-        self._expires = 0.0  # on our clock, counted from before the request that took or renewed it
-        self._seen = ("", 0.0)  # (version, when it became so) of somebody else's lease
+        self._expires = -math.inf  # on our clock, counted from before the request that took or renewed it
+        self._seen = ("", -math.inf)  # (version, when it became so) of somebody else's lease
         self._patience = 0.0  # how long that one must stay unchanged before it is free
 
     @property
@@ -108,7 +108,7 @@ class Lease:
             await asyncio.gather(keeping, return_exceptions=True)
             if ended and self.held:
                 await self._release()
-            self._expires = 0.0
+            self._expires = -math.inf
         if not keeping.cancelled():
             keeping.result()  # raises: it ends only by losing the lease
         await working
@@ -165,20 +165,19 @@ class Lease:
     async def _wait_for_change(self) -> None:
         """Until the lease changes, or is free. A watch, so that a lease given back is taken at once."""
         left = self._seen[1] + self._patience - self._clock()
-        changes = self._client.watch(
-            LEASES,
-            resource_version=self._seen[0],
-            namespace=self._namespace,
-            fields={"metadata.name": self._name},
-            seconds=self._duration,
-            idle=self._duration,
-        )
-        try:
-            async with asyncio.timeout(max(left, 0.0) + 0.01), aclosing(changes):
-                async for _ in changes:
-                    break
-        except TimeoutError:
-            pass
+        if left > 0:
+            changes = self._client.watch(
+                LEASES,
+                resource_version=self._seen[0],
+                namespace=self._namespace,
+                fields={"metadata.name": self._name},
+                seconds=self._duration,
+                idle=self._duration,
+            )
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left), aclosing(changes):
+                    async for _ in changes:
+                        break
         await asyncio.sleep(min(0.2, self._duration / 50))  # a server that ends streams at once must not make us spin
 
     # Keeping it.
@@ -196,7 +195,7 @@ class Lease:
                 async with asyncio.timeout(self._left):
                     await self._renew()
             except LeaseLostError:
-                self._expires = 0.0
+                self._expires = -math.inf
                 raise
             except (KubeError, TimeoutError) as error:
                 failure = error
