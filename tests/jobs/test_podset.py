@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl.jobs.podset import PodSetPlan, Rules, Wanted, plan_pods
-from edl.jobs.record import Record, SlotRecord, encode, indexes, ranges
+from edl.jobs.record import Record, SlotRecord, from_status, indexes, ranges, to_status
 from edl.jobs.slots import SlotPod, State, pod_name
 
 NOW = 10_000.0
@@ -233,10 +234,19 @@ def test_ranges_of_done_slots(text: str, found: set[int]) -> None:
     assert indexes(ranges(found)) == found
 
 
-def test_the_record_is_small_on_the_wire() -> None:
-    assert encode(Record()) == {}
-    record = plan(4, pod(0), pod(1, "failed"), pod(2, "succeeded"), pod(3)).record
-    assert encode(record) == {"peak": 4, "done": "2", "slots": {"1": [0, 0, 1]}}
+def test_the_record_is_small_in_status_and_comes_back_whole() -> None:
+    assert to_status("w", Record()) is None
+    record = plan(5, pod(0), pod(1, "failed"), pod(2, "succeeded"), pod(4)).record
+    memory = to_status("w", record)
+    assert msgspec.to_builtins(memory) == {
+        "role": "w",
+        "peak": 5,
+        "done": "2",
+        "pods": {"3": -1},
+        "ended": {"1": 0},
+        "failures": {"1": 1},
+    }
+    assert from_status(memory, failed=record.failed, seconds=record.seconds) == record
 
 
 class World:
@@ -249,7 +259,9 @@ class World:
 
     def step(self, size: int, *, crash: bool) -> PodSetPlan:
         result = plan(size, *self.pods.values(), record=self.record)
-        self.record = result.record
+        made = result.record
+        self.record = from_status(to_status("w", made), failed=made.failed, seconds=made.seconds)
+        assert self.record == made
         if crash:
             return result
         for gone in result.delete:
@@ -287,4 +299,4 @@ def test_whatever_happens_the_set_settles_at_its_size(story: list[tuple[int, str
     assert len({one.index for one in live}) == len(live)
     assert len(live) == max(3 - closed, min(len(live), 1))
     assert (result.create, result.delete) == ((), ())
-    assert world.step(3, crash=False).record is result.record
+    assert world.step(3, crash=False).record == result.record

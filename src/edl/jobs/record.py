@@ -4,11 +4,11 @@ Most slots have nothing to tell (one pod, still there), so only exceptions are w
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
 from edl.api.meta import EMPTY
+from edl.api.status import SlotMemory
 
 
 class SlotRecord(msgspec.Struct, frozen=True, gc=False):
@@ -100,8 +100,31 @@ def indexes(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def encode(record: Record) -> dict[str, Any]:
-    """As it stands in status: absent is nothing to tell."""
-    slots = {str(index): [slot.attempt, slot.ended, slot.failures] for index, slot in record.slots.items()}
-    whole = {"peak": record.peak, "done": ranges(record.done), "slots": slots}
-    return {key: value for key, value in whole.items() if value}
+def to_status(role: str, record: Record) -> SlotMemory | None:
+    """As it stands in status, None if there is nothing to tell; `failed` and `seconds` have their own places there."""
+    slots = record.slots
+    memory = SlotMemory(
+        role=role,
+        peak=record.peak,
+        done=ranges(record.done),
+        pods={str(index): slot.attempt for index, slot in slots.items() if slot.attempt} or None,
+        ended={str(index): slot.ended for index, slot in slots.items() if slot.ended >= 0} or None,
+        failures={str(index): slot.failures for index, slot in slots.items() if slot.failures} or None,
+    )
+    return None if memory == SlotMemory(role=role) else memory
+
+
+def from_status(memory: SlotMemory | None, *, failed: int = 0, seconds: float = 0.0) -> Record:
+    if memory is None:
+        return Record(failed=failed, seconds=seconds)
+    pods, ended, failures = memory.pods or {}, memory.ended or {}, memory.failures or {}
+    slots = {
+        int(index): SlotRecord(pods.get(index, 0), ended.get(index, -1), failures.get(index, 0))
+        for index in sorted({*pods, *ended, *failures}, key=_order)
+        if index.isdigit()
+    }
+    return Record(memory.peak, slots, indexes(memory.done), failed, seconds)
+
+
+def _order(index: str) -> tuple[int, str]:
+    return len(index), index

@@ -1,0 +1,151 @@
+"""Pods of any kind, finished: a role's template with labels, environment, a place in the network and manners.
+
+The template says what runs; everything here is what EDL adds to every pod, so that the pod is found, fenced, evicted
+from a dead node in time, and leaves its last words behind.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from edl.api.annotations import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
+from edl.api.roles import Installation, JobView
+from edl.jobs.children import LABEL_UID, Owner
+from edl.jobs.environment import ServiceAccess, Variable, merged, slot
+from edl.jobs.podset import NewPod
+from edl.jobs.slots import slot_name
+
+Data = dict[str, Any]
+
+DEAD_NODE_KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+DATA_VOLUME = "data"
+
+
+class PodSettings(msgspec.Struct, frozen=True):
+    """What an installation decides about pods. `node_loss_seconds`: how long a pod stays on a node that is not ready.
+
+    `data_root`: a directory of the node in which every job has one of its own for its data (a single machine's way);
+    empty leaves the job's data volume as it is.
+    """
+
+    installation: Installation = Installation()
+    access: ServiceAccess = ServiceAccess()
+    node_loss_seconds: int = 10
+    data_root: str = ""
+
+
+def labels(view: JobView, role: str) -> dict[str, str]:
+    return {LABEL_JOB: view.name, LABEL_UID: view.uid, LABEL_ROLE: role}
+
+
+def selector(view: JobView, role: str) -> dict[str, str]:
+    """The uid alone would do; the role tells the job's parts apart."""
+    return {LABEL_UID: view.uid, LABEL_ROLE: role}
+
+
+def finished(
+    template: Mapping[str, Any],
+    view: JobView,
+    role: str,
+    environment: Sequence[Variable],
+    settings: PodSettings,
+    *,
+    restart_policy: str,
+    more_labels: Mapping[str, str],
+) -> Data:
+    """The template as it goes into a ReplicaSet, a StatefulSet or a Job. Nothing of the argument is changed."""
+    metadata, spec = dict(template.get("metadata") or {}), dict(template["spec"])
+    metadata["labels"] = {**(metadata.get("labels") or {}), **more_labels, **labels(view, role)}
+    first, *others = spec["containers"]
+    spec["containers"] = [_container(first, environment), *others]
+    spec["restartPolicy"] = restart_policy
+    spec["tolerations"] = _tolerations(spec.get("tolerations"), settings.node_loss_seconds)
+    if settings.data_root and spec.get("volumes"):
+        spec["volumes"] = [_own_directory(volume, view, settings.data_root) for volume in spec["volumes"]]
+    return {"metadata": metadata, "spec": spec}
+
+
+def slot_pod(
+    template: Data,
+    view: JobView,
+    role: str,
+    new: NewPod,
+    owner: Owner,
+    *,
+    subdomain: str,
+    environment: Sequence[Variable],
+) -> Data:
+    """One pod of a slot. Its host name is the slot's, whichever pod fills it."""
+    slot_labels = {**template["metadata"]["labels"], LABEL_INDEX: str(new.index)}
+    metadata = dict(
+        template["metadata"],
+        name=new.name,
+        namespace=view.namespace,
+        labels=slot_labels,
+        ownerReferences=[owner.reference()],
+    )
+    spec = dict(template["spec"])
+    first, *others = spec["containers"]
+    own = [*slot(new.index, new.attempt), *environment]
+    spec["containers"] = [dict(first, env=merged(own, first.get("env"))), *others]
+    spec.setdefault("hostname", slot_name(view.name, role, new.index))
+    if subdomain:
+        spec.setdefault("subdomain", subdomain)
+    if new.node:
+        spec["affinity"] = _towards(spec.get("affinity") or {}, new.node)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def headless_service(view: JobView, name: str, role: str, ports: Sequence[Data]) -> Data:
+    """Names for pods, from the moment they exist: who waits for whom is not ours to say."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": view.namespace, "labels": labels(view, role)},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": selector(view, role),
+            **({"ports": list(ports)} if ports else {}),
+        },
+    }
+
+
+def _container(container: Mapping[str, Any], environment: Sequence[Variable]) -> Data:
+    """Last words come from the log where the program leaves no message, so that nobody has to read logs for a cause."""
+    return {
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        **container,
+        "env": merged(list(environment), container.get("env")),
+    }
+
+
+def _tolerations(given: Sequence[Mapping[str, Any]] | None, seconds: int) -> list[Mapping[str, Any]]:
+    """Kubernetes waits five minutes for a node that went silent. A trainer is not worth waiting for."""
+    known = {toleration.get("key") for toleration in given or ()}
+    added = (
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        for key in DEAD_NODE_KEYS
+        if key not in known and None not in known
+    )
+    return [*(given or ()), *added]
+
+
+def _own_directory(volume: Mapping[str, Any], view: JobView, root: str) -> Mapping[str, Any]:
+    if volume.get("name") != DATA_VOLUME or "emptyDir" not in volume:
+        return volume
+    path = f"{root}/{view.namespace}/{view.name}"
+    return {"name": DATA_VOLUME, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+
+
+def _towards(affinity: Mapping[str, Any], node: str) -> Data:
+    """Preferred, not required: the plan may be a moment old, and kube-scheduler has the last word."""
+    wish = {
+        "weight": 100,
+        "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]},
+    }
+    nodes = dict(affinity.get("nodeAffinity") or {})
+    field = "preferredDuringSchedulingIgnoredDuringExecution"
+    nodes[field] = [*(nodes.get(field) or ()), wish]
+    return dict(affinity, nodeAffinity=nodes)

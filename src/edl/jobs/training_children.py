@@ -1,0 +1,171 @@
+"""The objects of a TrainingJob at given sizes: etcd, master, parameter servers and the trainers' Job, in this order.
+
+Names are `<job>-<role>`; each role has a headless Service of the same name, by which the others find it.
+"""
+
+from collections.abc import Mapping
+
+from edl.api.roles import JobView, Role
+from edl.api.training_job import TrainingJob
+from edl.api.training_roles import ETCD, MASTER, PSERVER, TRAINER
+from edl.jobs import environment
+from edl.jobs.batch_job import MANAGER
+from edl.jobs.children import Child, Owner
+from edl.jobs.environment import ETCD_CLIENT_PORT, MASTER_PORT, secret_name
+from edl.jobs.pods import Data, PodSettings, finished, headless_service, labels, selector, slot_pod
+from edl.jobs.podset import NewPod
+
+ETCD_PEER_PORT = 2380
+SEED_LABELS = {
+    MASTER: "paddle-job-master",
+    PSERVER: "paddle-job-pserver",
+    TRAINER: "paddle-job",
+    ETCD: "paddle-job-etcd",
+}
+
+
+class TrainingChildren:
+    """One job's wanted objects. `sizes` are pods per role."""
+
+    def __init__(self, job: TrainingJob, view: JobView, settings: PodSettings) -> None:
+        self._job, self._view, self._settings = job, view, settings
+
+    def wanted(self, sizes: Mapping[str, int]) -> list[Child]:
+        """In the order of making. A role at 0 keeps its objects: they cost nothing and hold its place."""
+        children: list[Child] = []
+        for role in self._view.roles:
+            children.append(self._service(role))
+            children.append(self._workload(role, sizes.get(role.name, 0)))
+        return children
+
+    def name(self, role: str) -> str:
+        return f"{self._view.name}-{role}"
+
+    def secret(self, token: str, ca: str) -> Child:
+        """Made before any pod that needs it; never read back, so it is not compared either."""
+        metadata = self._metadata(secret_name(self._view.name), "secret")
+        data = {environment.TOKEN_KEY: token, environment.CA_KEY: ca}
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "stringData": data}
+        return Child("Secret", body)
+
+    def pod(self, new: NewPod, job: Owner) -> Data:
+        """A trainer. Its labels are also those that Kubernetes gives to pods of a Job, so that kubectl finds them."""
+        template = self._template(self._view.lead, "Never")
+        batch = {
+            "batch.kubernetes.io/controller-uid": job.uid,
+            "batch.kubernetes.io/job-name": job.name,
+            "controller-uid": job.uid,
+            "job-name": job.name,
+        }
+        template["metadata"]["labels"] = {**template["metadata"]["labels"], **batch}
+        told = environment.trainer_slot(new.index)
+        return slot_pod(template, self._view, TRAINER, new, job, subdomain=self.name(TRAINER), environment=told)
+
+    def _workload(self, role: Role, size: int) -> Child:
+        if role.name == TRAINER:
+            return self._trainers(role, size)
+        return self._etcd(role, size) if role.name == ETCD else self._replica_set(role, size)
+
+    def _replica_set(self, role: Role, size: int) -> Child:
+        spec = {
+            "replicas": size,
+            "selector": {"matchLabels": selector(self._view, role.name)},
+            "template": self._template(role, "Always"),
+        }
+        return Child(
+            "ReplicaSet", self._body("apps/v1", "ReplicaSet", role, spec), ("/spec/replicas", size), template=True
+        )
+
+    def _trainers(self, role: Role, size: int) -> Child:
+        """Kubernetes' own controller keeps its hands off (managedBy). The template can never change: it shows the first."""
+        spec = {
+            "parallelism": size,
+            "backoffLimit": self._job.spec.backoff_limit,
+            "managedBy": MANAGER,
+            "template": self._template(role, "Never"),
+        }
+        return Child("Job", self._body("batch/v1", "Job", role, spec), ("/spec/parallelism", size))
+
+    def _etcd(self, role: Role, size: int) -> Child:
+        template = self._template(role, "Always")
+        container = dict(template["spec"]["containers"][0])
+        container.setdefault("command", self._etcd_command(role))
+        template["spec"]["containers"][0] = container
+        spec = {
+            "replicas": size,
+            "serviceName": self.name(ETCD),
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": selector(self._view, ETCD)},
+            "template": template,
+        }
+        return Child(
+            "StatefulSet", self._body("apps/v1", "StatefulSet", role, spec), ("/spec/replicas", size), template=True
+        )
+
+    def _etcd_command(self, role: Role) -> list[str]:
+        service = self.name(ETCD)
+        domain = f"{service}.{self._view.namespace}.svc"
+        members = (f"{service}-{index}=http://{service}-{index}.{domain}:{ETCD_PEER_PORT}" for index in range(role.min))
+        mount = self._job.spec.mount_path
+        directory = f"{mount.rstrip('/')}/.edl-etcd/$(EDL_POD_NAME)" if mount else "/tmp/etcd"
+        return [
+            "etcd",
+            "--name=$(EDL_POD_NAME)",
+            f"--data-dir={directory}",
+            f"--listen-peer-urls=http://0.0.0.0:{ETCD_PEER_PORT}",
+            f"--listen-client-urls=http://0.0.0.0:{ETCD_CLIENT_PORT}",
+            f"--initial-advertise-peer-urls=http://$(EDL_POD_NAME).{domain}:{ETCD_PEER_PORT}",
+            f"--advertise-client-urls=http://$(EDL_POD_NAME).{domain}:{ETCD_CLIENT_PORT}",
+            f"--initial-cluster={','.join(members)}",
+            f"--initial-cluster-token={self._view.uid}",
+        ]
+
+    def _template(self, role: Role, restart_policy: str) -> Data:
+        view, settings = self._view, self._settings
+        told = [
+            *environment.common(view, role.name, settings.access),
+            *(environment.slot(0, 0)[:1] if role.name == MASTER else ()),
+            *environment.paddle(self._job, view, role, (settings.installation.gpu,)),
+        ]
+        template = finished(
+            role.template,
+            view,
+            role.name,
+            told,
+            settings,
+            restart_policy=restart_policy,
+            more_labels={SEED_LABELS[role.name]: view.name},
+        )
+        ports = self._ports(role)
+        if ports:
+            first = template["spec"]["containers"][0]
+            first.setdefault("ports", [{"name": port["name"], "containerPort": port["port"]} for port in ports])
+        return template
+
+    def _service(self, role: Role) -> Child:
+        return Child("Service", headless_service(self._view, self.name(role.name), role.name, self._ports(role)))
+
+    def _ports(self, role: Role) -> list[Data]:
+        spec = self._job.spec
+        if role.name == MASTER:
+            return [_port("master-port", MASTER_PORT)]
+        if role.name == ETCD:
+            return [_port("client", ETCD_CLIENT_PORT), _port("peer", ETCD_PEER_PORT)]
+        first = spec.port or 0
+        count = (spec.ports_num or 0) + (spec.ports_num_for_sparse or 0)
+        return [_port(f"jobport-{port}", port) for port in range(first, first + count)]
+
+    def _body(self, api_version: str, kind: str, role: Role, spec: Data) -> Data:
+        metadata = self._metadata(self.name(role.name), role.name)
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+    def _metadata(self, name: str, role: str) -> Data:
+        return {"name": name, "namespace": self._view.namespace, "labels": labels(self._view, role)}
+
+
+def _port(name: str, port: int) -> Data:
+    return {"name": name, "port": port}
+
+
+def job_owner(view: JobView) -> Owner:
+    return Owner(view.api_version, view.kind, view.name, view.uid)
