@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from edl.api.meta import ObjectMeta
-from edl.api.spec import Count, Rule, Seconds, Spec, Template, Unchanging
+from edl.api.spec import Count, RequiredUnless, Rule, Seconds, Spec, Template, Unchanging
 from edl.api.status import ElasticStatus
 
 GROUP = "elastic.iml.github.io"
@@ -40,6 +40,7 @@ class ElasticJobSpec(Spec, frozen=True, kw_only=True, rename="camel"):
     """The roles of the job; sizes and resources come from a JobResource."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
+        RequiredUnless("parameterServer", "distributionStrategy", ("ring-allreduce", "AllreduceStrategy")),
         Unchanging("distributionStrategy", "running pods cannot change it; make a new job"),
     )
 

@@ -55,6 +55,8 @@ class Explainer:
         self.tainted.append(at)
 
     def _read(self, value: Any, shape: Shape, at: Path) -> Any:
+        if shape.form == "integer" and isinstance(value, float) and value.is_integer():
+            value = int(value)  # as API servers take it
         if message := _mismatch(value, shape):
             self._complain(at, message)
             return self._stand_in(shape, at)
@@ -64,7 +66,7 @@ class Explainer:
             case "map":
                 return self._read_map(value, shape, at)
             case "list":
-                return [self._read(item, _element(shape), (*at, index)) for index, item in enumerate(value)]
+                return [self._read(item, shape.of, (*at, index)) for index, item in enumerate(value)]
         return value
 
     def _read_object(self, value: dict[Any, Any], shape: Shape, at: Path) -> dict[str, Any]:
@@ -106,21 +108,16 @@ class Explainer:
                 return []
             case "map" | "anything":
                 return {}
-        return "x"
+        return "?"
 
     def _read_map(self, value: dict[Any, Any], shape: Shape, at: Path) -> dict[str, Any]:
         mended = {}
         for name, item in value.items():
-            if message := _mismatch(item, _element(shape)):
+            if message := _mismatch(item, shape.of):
                 self._complain((*at, str(name)), message)
             else:
-                mended[str(name)] = self._read(item, _element(shape), (*at, str(name)))
+                mended[str(name)] = self._read(item, shape.of, (*at, str(name)))
         return mended
-
-
-def _element(shape: Shape) -> Shape:
-    assert shape.element is not None, "lists and maps have an element by construction"
-    return shape.element
 
 
 def _mismatch(value: Any, shape: Shape) -> str | None:

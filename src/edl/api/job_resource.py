@@ -71,7 +71,7 @@ class JobResourceSpec(Spec, frozen=True, kw_only=True):
 class SlotUpdate(Status, frozen=True, kw_only=True):
     """How far one entry of resource_updation has come."""
 
-    name: Annotated[str, Meta(description="The slot that is updated.")] = ""
+    name: Annotated[str, Meta(description="The slot that is updated.")]
     pod: Annotated[str, Meta(description="The pod that takes its place.")] = ""
     phase: Annotated[str, Meta(description="Pending, Replaced, Resized or Failed.")] = ""
     message: Annotated[str, Meta(description="Why, in words.")] = ""

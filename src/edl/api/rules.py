@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from edl.api.problem import Path, Problem
-from edl.api.spec import AnyOf, NotMore, Rule, Unchanging
+from edl.api.spec import AnyOf, NotMore, RequiredUnless, Rule, Unchanging
 
 
 def rule_problems(value: msgspec.Struct, at: Path) -> Iterator[Problem]:
@@ -45,6 +45,9 @@ def _broken(rule: Rule, value: msgspec.Struct, at: Path) -> Iterator[Problem]:
         case AnyOf([first, *others]):
             if all(read(value, field) is None for field in (first, *others)):
                 yield Problem((*at, first), f"is required, unless {' or '.join(others)} says")
+        case RequiredUnless(field, other, values):
+            if read(value, field) is None and read(value, other) not in values:
+                yield Problem((*at, field), f"is required unless {other} is {' or '.join(values)}")
 
 
 def read(value: Any, path: str) -> Any:

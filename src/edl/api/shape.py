@@ -45,6 +45,12 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     """Of a list of objects: the field that is unique in it."""
 
+    @property
+    def of(self) -> "Shape":
+        """The element, which every list and map has."""
+        assert self.element is not None
+        return self.element
+
 
 _known: dict[Any, Shape] = {}
 

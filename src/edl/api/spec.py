@@ -62,6 +62,14 @@ class AnyOf(msgspec.Struct, frozen=True):
     fields: tuple[str, ...]
 
 
+class RequiredUnless(msgspec.Struct, frozen=True):
+    """Rule: `field` is given, unless `other` has one of these values."""
+
+    field: str
+    other: str
+    values: tuple[str, ...]
+
+
 class Unchanging(msgspec.Struct, frozen=True):
     """Rule: this cannot be edited, for the reason given."""
 
@@ -69,4 +77,4 @@ class Unchanging(msgspec.Struct, frozen=True):
     reason: str
 
 
-Rule = NotMore | AnyOf | Unchanging
+Rule = NotMore | AnyOf | RequiredUnless | Unchanging

@@ -215,11 +215,8 @@ def _easydl_job(job: easydl_job.ElasticJob) -> Iterator[Problem]:
         if role is not None and role.template is not None:
             yield from template_problems(role.template, ("spec", name, "template"))
             yield from _template_warnings(role.template, ("spec", name, "template"))
-    where = ("spec", "parameterServer")
-    if spec.distribution_strategy == easydl_job.PARAMETER_SERVER and spec.parameter_server is None:
-        yield Problem(where, "is required with distributionStrategy parameter_server (the default)")
     if spec.distribution_strategy == easydl_job.RING_ALLREDUCE and spec.parameter_server is not None:
-        yield warning(where, "is ignored with distributionStrategy ring-allreduce")
+        yield warning(("spec", "parameterServer"), "is ignored with distributionStrategy ring-allreduce")
 
 
 def _job_resource(plan: JobResource) -> Iterator[Problem]:

@@ -1,0 +1,71 @@
+"""The CustomResourceDefinitions of our kinds, made from their types. Nothing here is written by hand a second time."""
+
+from typing import Any
+
+from edl.api.cel import JOB_NAME
+from edl.api.kinds import JOB_RESOURCE, KINDS, Column, Kind
+from edl.api.schema import Schema, schema
+from edl.api.shape import shape_of
+
+CATEGORY = "edl"
+
+
+def crds() -> list[dict[str, Any]]:
+    return [crd(kind) for kind in KINDS]
+
+
+def crd(kind: Kind) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": kind.crd_name, "labels": {"app.kubernetes.io/part-of": "edl"}},
+        "spec": {
+            "group": kind.group,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind.name,
+                "listKind": f"{kind.name}List",
+                "plural": kind.plural,
+                "singular": kind.singular,
+                "shortNames": list(kind.short_names),
+                "categories": [CATEGORY],
+            },
+            "versions": [_version(kind, name) for name in kind.versions],
+        },
+    }
+
+
+def _version(kind: Kind, name: str) -> dict[str, Any]:
+    subresources: dict[str, Any] = {"status": {}}
+    if kind.scale:
+        paths = {
+            "specReplicasPath": kind.scale.spec,
+            "statusReplicasPath": kind.scale.status,
+            "labelSelectorPath": kind.scale.selector,
+        }
+        subresources["scale"] = {key: path for key, path in paths.items() if path}
+    return {
+        "name": name,
+        "served": True,
+        "storage": name == kind.versions[0],
+        "schema": {"openAPIV3Schema": _root(kind)},
+        "subresources": subresources,
+        "additionalPrinterColumns": [_column(column) for column in kind.columns],
+    }
+
+
+def _root(kind: Kind) -> Schema:
+    made = schema(shape_of(kind.type))
+    made["properties"] |= {
+        "apiVersion": {"type": "string", "description": f"{' or '.join(kind.api_versions)}."},
+        "kind": {"type": "string", "description": f"{kind.name}."},
+        "metadata": {"type": "object"},
+    }
+    if kind is not JOB_RESOURCE:
+        made["x-kubernetes-validations"] = [JOB_NAME]
+    return made
+
+
+def _column(column: Column) -> dict[str, Any]:
+    wide = {"priority": 1} if column.wide else {}
+    return {"name": column.name, "type": column.type, "jsonPath": column.path, **wide}
