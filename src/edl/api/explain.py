@@ -157,7 +157,9 @@ def _not_a_choice(value: Any, shape: Shape) -> str | None:
 
 
 def _how_to_mend(value: Any, shape: Shape) -> str:
-    if shape.form == "text" and isinstance(value, bool | int | float):
+    if shape.form == "text" and isinstance(value, float):
+        return ": put it in quotes"  # what was written, 1.10 perhaps, is not known any more
+    if shape.form == "text" and isinstance(value, bool | int):
         return f': write "{_literal(value)}"'
     if shape.form in ("integer", "number") and isinstance(value, str) and value.lstrip("-").isdecimal():
         return f": write {value[:20]} without quotes"

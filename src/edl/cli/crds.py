@@ -1,0 +1,30 @@
+"""Print the CustomResourceDefinitions of all kinds: `edl crds | kubectl apply --server-side -f -`."""
+
+import argparse
+import json
+import sys
+
+import yaml
+
+from edl.api.crds import crds
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="default: yaml")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.output == "json":
+        json.dump({"apiVersion": "v1", "kind": "List", "items": crds()}, sys.stdout, indent=2)
+        print()
+    else:
+        yaml.dump_all(crds(), sys.stdout, Dumper=_Dumper, sort_keys=False, width=120, explicit_start=True)
+    return 0
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Two versions share one schema; written out twice it can be read by people and by every YAML parser."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        del data
+        return True

@@ -1,0 +1,82 @@
+"""`edl`: finds the command and runs it. Knows commands by name alone, so that `edl --help` imports none of them.
+
+A command is a module with `arguments(parser)` and `run(options) -> exit code`. To add one, add a row to COMMANDS.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "validate": ("edl.cli.validate", "check manifests and say everything that is wrong with them"),
+    "crds": ("edl.cli.crds", "print the CustomResourceDefinitions of all kinds"),
+    "version": ("edl.cli.version", "print the version"),
+}
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+class CommandError(Exception):
+    """Ends a command with a message on stderr and exit code 1; no traceback, for it is no bug."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(words)
+    except CommandError as error:
+        print(f"edl: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has gone. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def _run(words: list[str]) -> int:
+    if words and words[0] in COMMANDS:
+        module_name, summary = COMMANDS[words[0]]
+        module = importlib.import_module(module_name)
+        parser = argparse.ArgumentParser(prog=f"edl {words[0]}", description=module.__doc__ or summary)
+        module.arguments(parser)
+        code: int = module.run(parser.parse_args(words[1:]))
+        sys.stdout.flush()
+        return code
+    parser = _overview()
+    if words:
+        options = parser.parse_args(words)
+        if options.version:
+            return _run(["version"])
+        parser.error(f"there is no command {options.command!r}{_near(options.command)}")
+    parser.print_help()
+    return 2
+
+
+def _overview() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="edl",
+        description="Elastic deep learning on Kubernetes.",
+        epilog=f"commands:\n{listing}\n\n`edl COMMAND --help` says more about each.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.add_argument("command", nargs="?", metavar="COMMAND", help="what to do, see below")
+    return parser
+
+
+def _near(name: str) -> str:
+    from edl.api.nearest import nearest  # here, because only a mistake pays for it
+
+    found = nearest(name, COMMANDS)
+    return f"; did you mean {found}?" if found else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
