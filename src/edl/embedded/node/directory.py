@@ -1,0 +1,179 @@
+"""Which services there are and where they lead, kept up to date for all nodes of this process."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+
+import msgspec
+
+from edl.api.meta import EMPTY, ObjectMeta, Wire
+from edl.embedded.node.addresses import AddressPool
+from edl.embedded.node.hosts import Named, service_lines, service_variables, shared_text
+from edl.embedded.node.proxy import Forwarder, Target
+from edl.kube.client import Client
+from edl.kube.informer import Informer
+from edl.kube.resource import Resource
+
+log = logging.getLogger(__name__)
+
+SERVICES = Resource("", "v1", "services", "Service")
+SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+SERVICE_LABEL = "kubernetes.io/service-name"
+_SECONDS = 0.1
+_RETRY_SECONDS = 5.0
+
+
+class _Port(Wire, frozen=True):
+    name: str | None = None
+    port: int | None = None
+    protocol: str = "TCP"
+
+
+class _ServiceSpec(Wire, frozen=True):
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    type: str = "ClusterIP"
+    ports: tuple[_Port, ...] = ()
+
+
+class _Service(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _ServiceSpec = _ServiceSpec()
+
+
+class _Conditions(Wire, frozen=True):
+    ready: bool | None = None
+
+
+class _Endpoint(Wire, frozen=True):
+    addresses: tuple[str, ...] = ()
+    hostname: str = ""
+    conditions: _Conditions = _Conditions()
+
+
+class _Slice(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    endpoints: tuple[_Endpoint, ...] | None = None
+    ports: tuple[_Port, ...] | None = None
+
+    def ready(self) -> Iterable[_Endpoint]:
+        """An endpoint that says nothing of its readiness is ready."""
+        return (one for one in self.endpoints or () if one.conditions.ready is not False and one.addresses)
+
+
+class ServiceDirectory:
+    """Use `running`; then ask, or be told of changes of names (at most every tenth of a second)."""
+
+    def __init__(self, client: Client, addresses: AddressPool) -> None:
+        self._services: Informer[_Service] = Informer(client, SERVICES, _Service)
+        by_service = {"service": lambda one: ((one.metadata.namespace, one.metadata.labels.get(SERVICE_LABEL, "")),)}
+        self._slices: Informer[_Slice] = Informer(client, SLICES, _Slice, indexes=by_service)
+        self._addresses = addresses
+        self._own_addresses: dict[str, str] = {}
+        self._forwarder = Forwarder()
+        self._lines: dict[str, tuple[list[str], list[str]]] = {}
+        self._texts: dict[str, str] = {}
+        self._variables: dict[str, dict[str, str]] = {}
+        self._dirty = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        for informer in (self._services, self._slices):
+            informer.add_handler("directory", lambda old, new: [""], lambda _: self._dirty.set())
+        tasks = [
+            asyncio.create_task(self._services.run(), name="services"),
+            asyncio.create_task(self._slices.run(), name="endpointslices"),
+        ]
+        await self._services.wait_synced()
+        await self._slices.wait_synced()
+        tasks.append(asyncio.create_task(self._follow(), name="service directory"))
+        try:
+            await self._refresh()
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._forwarder.close()
+
+    @contextmanager
+    def listening(self, listener: Callable[[], None]) -> Iterator[None]:
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+    def hosts(self, namespace: str) -> str:
+        """The lines of /etc/hosts that name services, as seen from a namespace."""
+        if namespace not in self._texts:
+            self._texts[namespace] = shared_text(self._lines, namespace)
+        return self._texts[namespace]
+
+    def variables(self, namespace: str) -> Mapping[str, str]:
+        return self._variables.get(namespace, EMPTY)
+
+    async def _follow(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            begin = loop.time()
+            try:
+                await self._refresh()
+            except Exception:
+                log.exception("the directory of services could not be refreshed")
+            await asyncio.sleep(max(_SECONDS, 5 * (loop.time() - begin)))
+
+    async def _refresh(self) -> None:
+        named: list[Named] = []
+        forwards: dict[Target, list[Target]] = {}
+        variables: dict[str, list[tuple[str, str, list[tuple[str, int]]]]] = defaultdict(list)
+        for service in self._services.all():
+            meta = service.metadata
+            slices = self._slices.by("service", (meta.namespace, meta.name))
+            address = self._address(service)
+            ends = tuple((end.addresses[0], end.hostname) for one in slices for end in one.ready())
+            named.append(Named(meta.namespace, meta.name, address, ends))
+            if address:
+                forwards |= _forwards(service, address, slices)
+                ports = [(port.name or "", port.port or 0) for port in service.spec.ports]
+                variables[meta.namespace].append((meta.name, address, ports))
+        self._forget_addresses({service.metadata.uid for service in self._services.all()})
+        self._lines = service_lines(named)
+        self._texts = {}
+        self._variables = {namespace: service_variables(links) for namespace, links in variables.items()}
+        if not await self._forwarder.reconcile(forwards):
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._dirty.set)
+        for listener in self._listeners:
+            listener()
+
+    def _address(self, service: _Service) -> str:
+        """Where the service listens: its own address if that is one of this machine's, else one that we lend it."""
+        address = service.spec.cluster_ip
+        if address in ("", "None") or service.spec.type == "ExternalName":
+            return ""
+        if address.startswith("127."):
+            return address
+        if service.metadata.uid not in self._own_addresses:
+            self._own_addresses[service.metadata.uid] = self._addresses.take()
+        return self._own_addresses[service.metadata.uid]
+
+    def _forget_addresses(self, alive: set[str]) -> None:
+        for uid in self._own_addresses.keys() - alive:
+            self._addresses.give_back(self._own_addresses.pop(uid))
+
+
+def _forwards(service: _Service, address: str, slices: Iterable[_Slice]) -> dict[Target, list[Target]]:
+    forwards: dict[Target, list[Target]] = {}
+    for port in service.spec.ports:
+        if port.port is None or port.protocol != "TCP":
+            continue
+        targets = forwards.setdefault((address, port.port), [])
+        for one in slices:
+            for target in one.ports or ():
+                if (target.name or "") == (port.name or "") and target.port is not None:
+                    targets += [(end.addresses[0], target.port) for end in one.ready()]
+    return forwards

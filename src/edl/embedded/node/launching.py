@@ -1,0 +1,120 @@
+"""From a container's specification to what the supervisor is told to run.
+
+Where the machine allows no mounts, mount paths are mapped below the pod's directory: a link there leads to each volume,
+and whatever names a mount path (the working directory, a word of the command, a variable) is rewritten to lead there.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edl.api import quantity
+from edl.embedded.node.environment import Image, command_of, inherited, variables_of
+from edl.embedded.node.facts import Facts
+from edl.embedded.node.places import PodPlaces
+from edl.embedded.node.pod import Container, Pod
+from edl.embedded.node.runtime import Launch
+from edl.embedded.node.supervisor.sandbox import Mount
+from edl.embedded.node.volumes import mounts_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How this node runs containers, the same for all of them."""
+
+    mode: str
+    caller: Mapping[str, str]
+    working_dir: str = "/"
+    """Where a container starts that names no directory: what the image's own would have been."""
+    extra: Mapping[str, str]
+    """Variables for every container."""
+
+
+def launch_of(
+    container: Container,
+    pod: Pod,
+    *,
+    facts: Facts,
+    image: Image,
+    places: PodPlaces,
+    volumes: Mapping[str, Path],
+    devices: Sequence[int],
+    settings: Settings,
+    run: int,
+) -> Launch:
+    """ConfigurationError if the container asks for something that is not there."""
+    base = {**inherited(settings.caller, image), **settings.extra, **_own_variables(facts, devices)}
+    env = variables_of(container, pod, facts, base)
+    argv = command_of(container, image, env)
+    mounts = mounts_of(container, volumes, env)
+    cwd = container.working_dir or image.working_dir or settings.working_dir
+    if settings.mode == "none":
+        env, argv, cwd = _mapped(places, container, mounts, env, argv, cwd)
+    else:
+        mounts = [
+            Mount(str(places.hosts), "/etc/hosts"),
+            Mount(str(places.termination_message(container.name)), container.termination_message_path),
+            *mounts,
+        ]
+    return Launch(
+        id=f"{pod.metadata.uid}/{container.name}/{run}",
+        argv=argv,
+        env=env,
+        cwd=cwd,
+        log=str(places.make_run(container.name, run)),
+        hostname=pod.hostname,
+        mounts=mounts,
+        scratch=str(places.scratch),
+        memory_limit=memory_limit(container),
+        stdin=container.stdin,
+        tty=container.tty,
+    )
+
+
+def memory_limit(container: Container) -> int:
+    """In bytes; 0 is none."""
+    limit = container.resources.limits.get("memory")
+    return quantity.whole(limit) if limit is not None else 0
+
+
+def device_count(container: Container) -> int:
+    """How many GPUs a container holds, under whatever name it asks for them."""
+    limits = container.resources.limits or container.resources.requests
+    return sum(quantity.whole(count) for name, count in limits.items() if is_device(name))
+
+
+def is_device(resource: str) -> bool:
+    return resource.endswith(("/gpu", "/nvidia-gpu"))
+
+
+def _own_variables(facts: Facts, devices: Sequence[int]) -> dict[str, str]:
+    """A container that holds no GPU sees none, as in Kubernetes."""
+    visible = ",".join(map(str, devices))
+    return {"EDL_POD_IP": facts.pod_ip, "CUDA_VISIBLE_DEVICES": visible, "NVIDIA_VISIBLE_DEVICES": visible or "void"}
+
+
+def _mapped(
+    places: PodPlaces, container: Container, mounts: Sequence[Mount], env: dict[str, str], argv: Sequence[str], cwd: str
+) -> tuple[dict[str, str], list[str], str]:
+    targets = [mount.target for mount in mounts]
+    for mount in sorted(mounts, key=lambda mount: mount.target.count("/")):
+        _link(places.mapped / mount.target.lstrip("/"), mount.source)
+
+    def place(text: str) -> str:
+        inside = any(text == target or text.startswith(f"{target}/") for target in targets)
+        return str(places.mapped) + text if inside else text
+
+    own = {
+        "EDL_ROOT": str(places.mapped),
+        "EDL_HOSTS_FILE": str(places.hosts),
+        "EDL_TERMINATION_LOG": str(places.termination_message(container.name)),
+    }
+    return {**{name: place(value) for name, value in env.items()}, **own}, [place(word) for word in argv], place(cwd)
+
+
+def _link(path: Path, source: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink() or not path.exists():
+        path.unlink(missing_ok=True)
+        os.symlink(source, path)

@@ -1,0 +1,129 @@
+"""Probes and hooks: one attempt at an action, and the schedule that turns attempts into started, ready and alive.
+
+Between attempts a probe is one timer; a task exists only while an attempt runs.
+"""
+
+import asyncio
+import contextlib
+import os
+import ssl
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import aiohttp
+
+from edl.embedded.node.pod import Action, Container, NetworkAction, Probe
+from edl.embedded.node.runtime import Exit
+
+
+class Subject(NamedTuple):
+    """The container that is looked at: where it listens, and how to run a command in it."""
+
+    container: Container
+    address: str
+    run: "Run"
+
+
+class Run(Protocol):
+    async def __call__(self, command: tuple[str, ...], timeout: float) -> Exit: ...
+
+
+class Surveyor:
+    """Carries out single actions. One per node process: it shares a connection pool."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+        self._any_certificate = ssl.create_default_context()
+        self._any_certificate.check_hostname = False
+        self._any_certificate.verify_mode = ssl.CERT_NONE
+
+    async def perform(self, action: Action, subject: Subject, timeout: float) -> str:
+        """Nothing if it went well, else what was wrong."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._attempt(action, subject, timeout)
+        except TimeoutError:
+            return f"timed out after {timeout:g}s"
+        except (OSError, aiohttp.ClientError, ValueError) as error:
+            return str(error) or type(error).__name__
+
+    async def _attempt(self, action: Action, subject: Subject, timeout: float) -> str:
+        if action.exec is not None:
+            outcome = await subject.run(action.exec.command, timeout)
+            return "" if outcome.code == 0 else f"command exited with code {outcome.code}"
+        if action.http_get is not None:
+            return await self._http(action.http_get, subject)
+        network = action.tcp_socket or action.grpc  # no gRPC here: that it listens must do
+        if network is not None:
+            address = network.host or subject.address
+            _, writer = await asyncio.open_connection(address, port_number(network.port, subject.container))
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        elif action.sleep is not None:
+            await asyncio.sleep(action.sleep.seconds)
+        return ""
+
+    async def _http(self, action: NetworkAction, subject: Subject) -> str:
+        port = port_number(action.port, subject.container)
+        path = action.path if action.path.startswith("/") else f"/{action.path}"
+        url = f"{action.scheme.lower()}://{action.host or subject.address}:{port}{path}"
+        headers = {"User-Agent": "kube-probe/edl", **{header.name: header.value for header in action.http_headers}}
+        async with self._session.get(url, headers=headers, ssl=self._any_certificate, allow_redirects=False) as answer:
+            return "" if 200 <= answer.status < 400 else f"HTTP probe failed with statuscode: {answer.status}"
+
+
+def port_number(port: int | str, container: Container) -> int:
+    if isinstance(port, int) or port.isdigit():
+        return int(port)
+    for named in container.ports:
+        if named.name == port:
+            return named.container_port
+    raise ValueError(f"couldn't find port: {port} in container {container.name}")
+
+
+class Prober:
+    """One probe of one run of a container. `report(passed, why)` is called when the verdict changes."""
+
+    def __init__(
+        self,
+        probe: Probe,
+        subject: Subject,
+        surveyor: Surveyor,
+        report: Callable[[bool, str], None],
+        *,
+        initially: bool | None,
+    ) -> None:
+        self._probe = probe
+        self._subject = subject
+        self._surveyor = surveyor
+        self._report = report
+        self._verdict = initially
+        self._streak, self._last = 0, ""
+        self._task: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(probe.initial_delay_seconds, self._begin)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._once())
+
+    async def _once(self) -> None:
+        why = await self._surveyor.perform(self._probe, self._subject, self._probe.timeout_seconds)
+        passed = not why
+        self._streak = self._streak + 1 if passed == (not self._last) and self._streak else 1
+        self._last = why
+        needed = self._probe.success_threshold if passed else self._probe.failure_threshold
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(0.05, self._probe.period_seconds), self._begin)
+        if self._streak >= needed and self._verdict is not passed:
+            self._verdict = passed
+            self._report(passed, why)
+
+
+def null_streams() -> list[int]:
+    return [os.open(os.devnull, os.O_RDWR) for _ in range(3)]
