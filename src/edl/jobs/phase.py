@@ -23,8 +23,9 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def next_phase(old: str, facts: Facts) -> Phase:
-    if old == "succeeded" or old == "failed":
-        return old
+    for final in FINAL:
+        if old == final:
+            return final
     if facts.end:
         return facts.end
     if facts.held:

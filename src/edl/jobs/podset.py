@@ -108,7 +108,7 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
         failures=tuple(failures),
         given_up=tuple(_last_failed(pods, index) or index for index in sorted(given_up)),
         ready=sum(pod.ready for pod in running),
-        leaving=sum(pod.leaving for pod in pods) + len(leavers),
+        leaving=sum(pod.leaving and not pod.overdue for pod in pods) + len(doomed) + len(leavers),
         complete=bool(ledger.done) and not live and not given_up and size <= 0 < wanted.size,
         wake=wake,
     )

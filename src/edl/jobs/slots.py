@@ -44,6 +44,7 @@ WAITING_TROUBLE = (
     "RunContainerError",
 )
 MESSAGE_LENGTH = 400
+OVERDUE_AFTER = 60.0
 
 
 class SlotPod(msgspec.Struct, frozen=True, gc=False):
@@ -55,6 +56,8 @@ class SlotPod(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     state: State
     leaving: bool = False
+    overdue: bool = False
+    """It should have been gone by now: its node does not answer."""
     ready: bool = False
     node: str = ""
     created: float = 0.0
@@ -112,6 +115,7 @@ def read(pod: Pod, now: float, *, index: int = -1, attempt: int = 0) -> SlotPod:
     state = _state(pod, ended)
     started = _started(pod)
     ready = pod.status.condition("Ready")
+    leaves_by = _time(pod.metadata.deletion_timestamp)
     reason, message = _reason(pod, state, ended)
     return SlotPod(
         name=pod.metadata.name,
@@ -119,7 +123,8 @@ def read(pod: Pod, now: float, *, index: int = -1, attempt: int = 0) -> SlotPod:
         index=index,
         attempt=attempt,
         state=state,
-        leaving=pod.metadata.deletion_timestamp is not None,
+        leaving=leaves_by is not None,
+        overdue=leaves_by is not None and now > leaves_by + OVERDUE_AFTER,
         ready=ready is not None and ready.status == "True",
         node=pod.spec.node_name,
         created=_time(pod.metadata.creation_timestamp) or now,
@@ -210,11 +215,16 @@ def _reason(pod: Pod, state: State, ended: Terminated | None) -> tuple[str, str]
         waiting = status.state.waiting
         if waiting is not None and waiting.reason in WAITING_TROUBLE:
             last = status.last_state.terminated
-            return waiting.reason, waiting.message or (last.message if last is not None else "")
+            return _steady(waiting.reason), waiting.message or (last.message if last is not None else "")
     scheduled = pod.status.condition("PodScheduled")
     if not pod.spec.node_name and scheduled is not None and scheduled.status == "False":
         return scheduled.reason, scheduled.message
     return "", ""
+
+
+def _steady(reason: str) -> str:
+    """kubelet alternates between trying and waiting; to us that is one state."""
+    return "ImagePullBackOff" if reason == "ErrImagePull" else reason
 
 
 def _time(text: str | None) -> float | None:

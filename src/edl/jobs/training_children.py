@@ -11,6 +11,7 @@ from edl.api.training_roles import ETCD, MASTER, PSERVER, TRAINER
 from edl.jobs import environment
 from edl.jobs.batch_job import MANAGER
 from edl.jobs.children import Child, Owner
+from edl.jobs.edits import BEGUN_WITH, begun_with
 from edl.jobs.environment import ETCD_CLIENT_PORT, MASTER_PORT, secret_name
 from edl.jobs.pods import Data, PodSettings, finished, headless_service, labels, selector, slot_pod
 from edl.jobs.podset import NewPod
@@ -77,14 +78,16 @@ class TrainingChildren:
         )
 
     def _trainers(self, role: Role, size: int) -> Child:
-        """Kubernetes' own controller keeps its hands off (managedBy). The template can never change: it shows the first."""
+        """Kubernetes' own controller leaves it alone (managedBy). Its template cannot change: it shows the first."""
         spec = {
             "parallelism": size,
             "backoffLimit": self._job.spec.backoff_limit,
             "managedBy": MANAGER,
             "template": self._template(role, "Never"),
         }
-        return Child("Job", self._body("batch/v1", "Job", role, spec), ("/spec/parallelism", size))
+        body = self._body("batch/v1", "Job", role, spec)
+        body["metadata"]["annotations"] = {BEGUN_WITH: begun_with(self._job.spec)}
+        return Child("Job", body, ("/spec/parallelism", size))
 
     def _etcd(self, role: Role, size: int) -> Child:
         template = self._template(role, "Always")

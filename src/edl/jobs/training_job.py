@@ -1,0 +1,350 @@
+"""One look at a TrainingJob: (job, what is seen of it, what was granted to it, now) -> what to do and what to say.
+
+Everything about the kind meets here and only here: children in their order, trainers by slots, the rules of failure and
+success, release at the end. The same input gives the same answer; its own result gives nothing to do.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from edl.api import timestamp, views
+from edl.api.core import Job, Pod, ReplicaSet, StatefulSet
+from edl.api.problem import Problem
+from edl.api.roles import replicas_at
+from edl.api.training_job import TrainingJob, TrainingJobStatus, TrainingRootCause, TrainingScale
+from edl.api.training_roles import TRAINER
+from edl.jobs.batch_job import Tally, status_change
+from edl.jobs.children import Child, Owner, adoption, change, reconcile_child, standing
+from edl.jobs.conditions import WORDS_EVERY
+from edl.jobs.edits import BEGUN_WITH, honoured
+from edl.jobs.grant import Grant, entered, remembered
+from edl.jobs.intents import Change, Create, Delete, Intent, add
+from edl.jobs.outcome import Observed, Outcome, Refusal
+from edl.jobs.phase import Facts
+from edl.jobs.pods import PodSettings
+from edl.jobs.podset import Counts, PodSetPlan, Rules, Wanted, plan_pods
+from edl.jobs.record import from_status
+from edl.jobs.slots import ROLE, SlotPod, observe, read
+from edl.jobs.training_children import TrainingChildren, job_owner
+from edl.jobs.training_status import Picture, done, draw, told
+
+LEFTOVER_PAUSE = 1.0
+LEFTOVER_TOLD_AFTER = 10.0
+UNDECIDED_FOR = 1.0  # a new job's first word waits so long for the scheduler's, so that both are one write
+
+
+class TrainingLook:
+    """`job` is valid and defaulted; `warnings` are what its check had to say. `token` and `ca` go into its Secret."""
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        observed: Observed,
+        grant: Grant | None,
+        settings: PodSettings,
+        now: float,
+        *,
+        warnings: tuple[Problem, ...] = (),
+        token: str = "",
+        ca: str = "",
+    ) -> None:
+        batch = observed.objects.get((Job.KIND, f"{job.metadata.name}-{TRAINER}"))
+        note = batch.metadata.annotations.get(BEGUN_WITH) if batch is not None else None
+        self._job, self._refused_edits = honoured(job, note)
+        self._old = job.status
+        self._observed, self._settings, self._now = observed, settings, now
+        self._warnings, self._token, self._ca = warnings, token, ca
+        self._view = views.view(self._job, installation=settings.installation)
+        self._owner = job_owner(self._view)
+        self._children = TrainingChildren(self._job, self._view, settings)
+        self._scale = self._old.scale_status or TrainingScale()
+        self._grant = grant or remembered(self._scale)
+        self._batch = self._own_batch_job()
+        self._created = timestamp.seconds(job.metadata.creation_timestamp or timestamp.text(now))
+
+    # What is.
+
+    def _own_batch_job(self) -> Job | None:
+        seen = self._observed.objects.get((Job.KIND, self._children.name(TRAINER)))
+        ours = standing(seen, self._owner, self._view.uid) in ("ours", "orphan")
+        return seen if ours and isinstance(seen, Job) else None
+
+    def _trainers(self) -> list[Pod]:
+        """Pods of the present batch Job, and those that lost it; others of these labels are on their way out."""
+        uid = self._batch.metadata.uid if self._batch is not None else ""
+        pods = (pod for pod in self._observed.pods if pod.metadata.labels.get(ROLE) == TRAINER)
+        return [pod for pod in pods if pod.metadata.controller is None or pod.metadata.controller.uid == uid]
+
+    def _counts(self, plan: PodSetPlan, sizes: dict[str, int]) -> tuple[dict[str, Counts], SlotPod | None]:
+        """Per role how it stands, and the first pod that does not come up."""
+        counts = {TRAINER: plan.counts}
+        trouble: SlotPod | None = None
+        for pod in sorted(self._observed.pods, key=lambda pod: pod.metadata.name):
+            role, seen = pod.metadata.labels.get(ROLE, ""), read(pod, self._now)
+            if trouble is None and seen.live and seen.reason:
+                trouble = seen
+            if role != TRAINER:
+                counts[role] = _counted(counts.get(role, Counts()), seen)
+        for role, size in sizes.items():
+            known = counts.get(role, Counts())
+            missing = max(0, size - known.active - known.pending) if role != TRAINER else 0
+            counts[role] = replace(known, desired=size, pending=known.pending + missing)
+        return counts, trouble
+
+    # What should be.
+
+    def outcome(self) -> Outcome:
+        if self._old.finished:
+            return self._after_the_end()
+        if self._grant is None:
+            return self._undecided()
+        size = 0 if self._view.suspend else self._grant.target
+        sizes = {role.name: replicas_at(role, size) for role in self._view.roles}
+        plan = self._plan(size)
+        end = "failed" if plan.given_up else "succeeded" if plan.complete else ""
+        if end:
+            return self._end(plan, sizes, replace(self._facts(plan, sizes), end=end))
+        children, blocked = self._reconcile_children(sizes)
+        pods = self._pod_intents(plan) if blocked is None else ()
+        picture = self._picture(plan, sizes, self._facts(plan, sizes), blocked)
+        return self._outcome(picture, (*children, *pods), self._tally(plan), blocked)
+
+    def _undecided(self) -> Outcome:
+        """Nobody has planned for it yet. It says so itself only if nobody does for a while."""
+        if self._now - self._created < UNDECIDED_FOR:
+            return Outcome(self._old, wake=self._created + UNDECIDED_FOR)
+        grant = Grant(0, "Waiting", "the scheduler has not looked at it yet")
+        picture = self._picture(self._plan(0), {}, Facts(held=True), None, grant)
+        status = draw(self._old, replace(picture, scale=replace(picture.scale, target=None)), self._now)
+        return Outcome(status, urgent=self._old.phase == "", events=tuple(told(self._old, status, picture.plan, 0)))
+
+    def _rules(self) -> Rules:
+        """Not fault tolerant: the first failure is the last."""
+        spec = self._job.spec
+        return Rules(max(1, spec.backoff_limit or 0) if spec.fault_tolerant else 1)
+
+    def _plan(self, size: int) -> PodSetPlan:
+        old = next((status for status in self._old.replica_statuses if status.role == TRAINER), None)
+        memory = next((memory for memory in self._old.slots if memory.role == TRAINER), None)
+        record = from_status(memory, failed=old.failed if old else 0, seconds=self._scale.pod_seconds)
+        grant = self._grant or Grant(0)
+        mine = self._trainers()
+        names = {pod.metadata.name for pod in mine}
+        strange = (pod.metadata.name for pod in self._observed.pods if pod.metadata.name not in names)
+        wanted = Wanted(
+            self._view.name,
+            TRAINER,
+            size,
+            self._rules(),
+            nodes=grant.nodes,
+            leavers=grant.leavers,
+            taken=self._observed.taken | frozenset(strange),
+        )
+        return plan_pods(wanted, observe(mine, self._view.name, TRAINER, self._now), record, self._now)
+
+    def _facts(self, plan: PodSetPlan, sizes: dict[str, int]) -> Facts:
+        counts, _ = self._counts(plan, sizes)
+        running = {role: count.active + (count.succeeded if role == TRAINER else 0) for role, count in counts.items()}
+        grant = self._grant or Grant(0)
+        return Facts(
+            held=sizes.get(TRAINER, 0) == 0,
+            at_minimum=all(
+                running.get(role.name, 0) >= min(sizes[role.name], replicas_at(role, self._view.min))
+                for role in self._view.roles
+            ),
+            resized=grant.target != (self._scale.target or 0),
+            settled=plan.leaving == 0 and all(running.get(role, 0) >= size for role, size in sizes.items()),
+        )
+
+    def _picture(
+        self,
+        plan: PodSetPlan,
+        sizes: dict[str, int],
+        facts: Facts,
+        blocked: Refusal | None,
+        grant: Grant | None = None,
+    ) -> Picture:
+        grant = grant or self._grant or Grant(0)
+        may_reword = self._now - self._observed.worded_at >= WORDS_EVERY
+        counts, trouble = self._counts(plan, sizes)
+        return Picture(
+            view=self._view,
+            scale=entered(self._scale, grant, self._now, may_reword=may_reword),
+            counts=counts,
+            plan=plan,
+            facts=facts,
+            queued=grant.target == 0 and not self._view.suspend,
+            trouble=trouble,
+            root_cause=self._root_cause(plan) if facts.end == "failed" else None,
+            may_reword=may_reword,
+            refusals=self._refusals(blocked),
+            refused_edits=self._refused_edits,
+            warnings=self._warnings,
+        )
+
+    def _refusals(self, blocked: Refusal | None) -> tuple[Refusal, ...]:
+        """What an earlier job leaves behind is gone in a moment, as a rule, and then not worth a word."""
+        known = self._observed.refusals
+        if blocked is None or blocked in known:
+            return known
+        young = self._now - self._created < LEFTOVER_TOLD_AFTER
+        return known if young and not blocked.foreign else (*known, blocked)
+
+    def _root_cause(self, plan: PodSetPlan) -> TrainingRootCause:
+        pods = [pod for pod in plan.given_up if isinstance(pod, SlotPod)]
+        if not pods:
+            return TrainingRootCause(pod=f"{self._view.name}-{TRAINER}-{plan.given_up[0]}")
+        first = min(pods, key=lambda pod: (pod.started or pod.created) + pod.ran)
+        return TrainingRootCause(pod=first.name, exit_code=first.exit_code, reason=first.reason, message=first.message)
+
+    # What to do.
+
+    def _reconcile_children(self, sizes: dict[str, int]) -> tuple[list[Intent], Refusal | None]:
+        """In order, and no further than a name that is not ours: a job without its master is no job."""
+        taken = {(one.kind, one.name): one for one in self._observed.refusals if one.foreign and self._waits(one)}
+        children = self._children.wanted(sizes)
+        if self._token:
+            children = [self._children.secret(self._token, self._ca), *children]
+        intents: list[Intent] = []
+        idle = not any(sizes.values())
+        for child in children:
+            seen = self._observed.objects.get((child.kind, child.name))
+            if (idle and seen is None) or (child.kind, child.name) in self._observed.made:
+                continue
+            stands = standing(seen, self._owner, self._view.uid)
+            if stands == "foreign" or (seen is None and (child.kind, child.name) in taken):
+                return intents, _name_taken(child)
+            if stands in ("leftover", "going"):
+                return intents, _going(child)
+            intents += reconcile_child(child, seen, self._owner, self._view.uid, _size(seen))
+        return intents, None
+
+    def _waits(self, refusal: Refusal) -> bool:
+        return refusal.retry_at > self._now
+
+    def _pod_intents(self, plan: PodSetPlan) -> list[Intent]:
+        intents: list[Intent] = [Delete(Pod.KIND, pod.name, pod.uid) for pod in plan.delete]
+        if self._batch is None:
+            return intents  # the Job is being made: its pods are made when it has a uid
+        owner = Owner("batch/v1", Job.KIND, self._batch.metadata.name, self._batch.metadata.uid)
+        intents += [
+            change(Pod.KIND, pod, [adoption(pod, owner)])
+            for pod in self._trainers()
+            if pod.metadata.controller is None and pod.metadata.deletion_timestamp is None
+        ]
+        intents += [Create(Pod.KIND, new.name, self._children.pod(new, owner)) for new in plan.create]
+        return intents
+
+    def _tally(self, plan: PodSetPlan) -> Change | None:
+        if self._batch is None:
+            return None
+        end = self._old.phase if self._old.finished else ""
+        tally = Tally(
+            active=plan.counts.active + plan.counts.pending,
+            ready=plan.ready,
+            leaving=plan.leaving,
+            succeeded=plan.counts.succeeded,
+            failed=plan.counts.failed,
+            suspended=self._view.suspend and not end,
+            end=end,  # type: ignore[arg-type]  # a finished phase is one of the two
+            reason="AllTrainersFinished" if end == "succeeded" else "TrainerFailed" if end else "",
+            message=self._old.reason if end else "",
+        )
+        return status_change(self._batch, tally, self._now)
+
+    def _outcome(
+        self, picture: Picture, intents: Sequence[Intent], soft: Change | None, blocked: Refusal | None = None
+    ) -> Outcome:
+        status = draw(self._old, picture, self._now)
+        held = [refusal for refusal in self._observed.refusals if self._waits(refusal)]
+        kept_back = {(refusal.kind, refusal.name) for refusal in held}
+        ready = [intent for intent in intents if (intent.kind, intent.name) not in kept_back]
+        destroys = any(isinstance(intent, Delete) for intent in ready)
+        wakes = [picture.plan.wake, *(refusal.retry_at for refusal in held)]
+        wakes.append(self._now + LEFTOVER_PAUSE if blocked is not None else None)
+        return Outcome(
+            status,
+            urgent=_decided(status, destroys) != _decided(self._old, destroys),
+            intents=tuple(ready),
+            soft=_apart(soft, ready),
+            events=tuple(told(self._old, status, picture.plan, self._rules().limit)),
+            deeds=tuple(done(picture.plan)) if ready else (),
+            wake=min((wake for wake in wakes if wake is not None), default=None),
+        )
+
+    # The end.
+
+    def _end(self, plan: PodSetPlan, sizes: dict[str, int], facts: Facts) -> Outcome:
+        """The verdict stands in status before anything is released: whoever comes next finds a job that is over."""
+        return self._outcome(self._picture(plan, sizes, facts, None), (), None)
+
+    def _after_the_end(self) -> Outcome:
+        """Master, parameter servers and etcd are let go, trainers that still run are stopped, the others stay."""
+        plan = self._plan(0)
+        sizes = {role.name: 0 for role in self._view.roles}
+        running = [*plan.delete]
+        intents: list[Intent] = [Delete(Pod.KIND, pod.name, pod.uid) for pod in running]
+        for (kind, _), seen in sorted(self._observed.objects.items()):
+            if standing(seen, self._owner, self._view.uid) == "ours" and _size(seen):
+                path = "/spec/parallelism" if kind == Job.KIND else "/spec/replicas"
+                intents.append(change(kind, seen, [add(path, 0)]))
+        counts, _ = self._counts(plan, sizes)
+        status = replace(
+            self._old,
+            replica_statuses=tuple(
+                replace(old, **_asdict(counts.get(old.role, Counts()))) for old in self._old.replica_statuses
+            ),
+        )
+        tally = self._tally(plan)
+        expiry = self._expiry()
+        if expiry is not None and expiry <= self._now:
+            intents = [Delete(self._view.kind, self._view.name, self._view.uid)]
+        return Outcome(status, intents=tuple(intents), soft=_apart(tally, intents), wake=expiry)
+
+    def _expiry(self) -> float | None:
+        ttl, ended = self._job.spec.ttl_seconds_after_finished, self._old.completion_time
+        return timestamp.seconds(ended) + ttl if ttl is not None and ended else None
+
+
+def _apart(soft: Change | None, intents: Sequence[Intent]) -> tuple[Change, ...]:
+    """Two changes of one object cannot both be of the version seen: the softer one waits for the next look."""
+    touched = soft is not None and any((soft.kind, soft.name) == (one.kind, one.name) for one in intents)
+    return () if soft is None or touched else (soft,)
+
+
+def _asdict(counts: Counts) -> dict[str, int]:
+    return {field: getattr(counts, field) for field in counts.__struct_fields__}
+
+
+def _counted(counts: Counts, pod: SlotPod) -> Counts:
+    if pod.leaving:
+        return counts
+    field = {"pending": "pending", "running": "active", "succeeded": "succeeded"}.get(pod.state, "failed")
+    return replace(counts, **{field: getattr(counts, field) + 1})
+
+
+def _size(seen: object) -> int | None:
+    if isinstance(seen, Job):
+        return seen.spec.parallelism
+    return seen.spec.replicas if isinstance(seen, ReplicaSet | StatefulSet) else None
+
+
+def _name_taken(child: Child) -> Refusal:
+    words = f"{child.kind} {child.name} exists and belongs to somebody else"
+    return Refusal(child.kind, child.name, "ForeignObject", words, foreign=True)
+
+
+def _going(child: Child) -> Refusal:
+    return Refusal(child.kind, child.name, "Leftover", "an earlier object of this name is still being removed")
+
+
+def _decided(status: TrainingJobStatus, destroys: bool) -> object:
+    """The part of a status that a successor must know before we act on it.
+
+    What slots have been through beyond that is read from their pods, which are there until something is destroyed.
+    """
+    scale = status.scale_status or TrainingScale()
+    slots = tuple(memory if destroys else replace(memory, peak=0, pods=None) for memory in status.slots)
+    bare = (memory for memory in slots if destroys or memory.done or memory.ended or memory.failures)
+    return status.phase, scale.target, scale.last_scale_time, scale.history, tuple(bare), status.root_cause
