@@ -1,0 +1,92 @@
+"""What the operator tells a pod through its environment, read once and checked where it is used."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MASTER_PORT = 8080
+PSERVER_PORT = 7164
+
+
+class SettingError(Exception):
+    """A variable is missing or cannot be used; the message names it and says what it should be."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    namespace: str = ""
+    job: str = ""
+    token: str = ""
+    service_url: str = ""
+    service_ca: str = ""
+    pod: str = ""
+    pod_ip: str = ""
+    index: int | None = None
+    master: str = ""  # host:port
+    pserver_port: int = PSERVER_PORT
+    checkpoints: str = ""
+    passes: int = 1
+    task_lease: float = 16.0
+    checkpoint_seconds: float = 30.0
+
+    @classmethod
+    def read(cls, env: Mapping[str, str]) -> "Environment":
+        return cls(
+            namespace=env.get("EDL_JOB_NAMESPACE", ""),
+            job=env.get("EDL_JOB_NAME", ""),
+            token=env.get("EDL_JOB_TOKEN", ""),
+            service_url=env.get("EDL_SERVICE_URL", ""),
+            service_ca=env.get("EDL_SERVICE_CA", ""),
+            pod=env.get("EDL_POD_NAME") or env.get("HOSTNAME") or socket.gethostname(),
+            pod_ip=env.get("POD_IP", ""),
+            index=_number(env, "EDL_INDEX", None),
+            master=_with_port(env.get("MASTER", "")),
+            pserver_port=_number(env, "PADDLE_INIT_PORT", PSERVER_PORT) or 0,
+            checkpoints=env.get("EDL_CHECKPOINT_DIR", ""),
+            passes=_number(env, "PADDLE_INIT_NUM_PASSES", 1) or 1,
+            task_lease=_seconds(env, "EDL_TASK_LEASE", cls.task_lease),
+            checkpoint_seconds=_seconds(env, "EDL_CHECKPOINT_SECONDS", cls.checkpoint_seconds),
+        )
+
+    def address_of(self, listener: socket.socket) -> str:
+        """Where other pods reach what listens there."""
+        host = f"[{self.pod_ip}]" if ":" in self.pod_ip else self.pod_ip or "127.0.0.1"
+        return f"{host}:{listener.getsockname()[1]}"
+
+    def require(self, *names: str) -> None:
+        for name in names:
+            if not getattr(self, name):
+                raise SettingError(f"{_VARIABLES[name]} is not set; the operator sets it in the pods of a job")
+
+
+_VARIABLES = {
+    "namespace": "EDL_JOB_NAMESPACE",
+    "job": "EDL_JOB_NAME",
+    "token": "EDL_JOB_TOKEN",
+    "service_url": "EDL_SERVICE_URL",
+    "master": "MASTER",
+    "checkpoints": "EDL_CHECKPOINT_DIR",
+}
+
+
+def _number(env: Mapping[str, str], name: str, default: int | None) -> int | None:
+    text = env.get(name, "").strip()
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise SettingError(f"{name} is {text!r}, it must be a whole number")
+    return int(text)
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        seconds = float(env.get(name, "").strip() or default)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise SettingError(f"{name} is {env[name]!r}, it must be a number of seconds above 0")
+    return seconds
+
+
+def _with_port(address: str) -> str:
+    return address if not address or ":" in address else f"{address}:{MASTER_PORT}"

@@ -1,0 +1,70 @@
+"""What a model consists of, as trainers declare it and parameter servers keep it."""
+
+import hashlib
+from math import prod
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["sgd", "momentum", "adam"]
+
+
+class Dense(msgspec.Struct, frozen=True, array_like=True):
+    """A tensor of float32 that is pulled and pushed whole."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+class Rows(msgspec.Struct, frozen=True, array_like=True):
+    """A table of float32 rows addressed by any 64-bit number; a row comes into being when it is first asked for.
+
+    It starts uniform in -scale..scale, from its number and `seed` alone, so that it is the same on every replay.
+    """
+
+    name: str
+    width: int
+    scale: float = 0.01
+    seed: int = 0
+
+
+class Optimizer(msgspec.Struct, frozen=True):
+    kind: Kind = "sgd"
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    @property
+    def slots(self) -> int:
+        """How many arrays of the parameter's size it keeps beside it."""
+        return {"sgd": 0, "momentum": 1, "adam": 2}[self.kind]
+
+
+class Model(msgspec.Struct, frozen=True):
+    """`lockstep` is synchronous training: a step is the mean of what all working trainers push, applied once."""
+
+    dense: tuple[Dense, ...] = ()
+    rows: tuple[Rows, ...] = ()
+    optimizer: Optimizer = Optimizer()
+    lockstep: bool = False
+
+    @property
+    def digest(self) -> str:
+        return hashlib.blake2b(msgspec.msgpack.encode(self), digest_size=16).hexdigest()
+
+    def validate(self) -> None:
+        names = [*(tensor.name for tensor in self.dense), *(table.name for table in self.rows)]
+        if not names:
+            raise ValueError("a model needs at least one dense tensor or one table of rows")
+        if len(set(names)) != len(names):
+            raise ValueError(f"the names of a model's parts must differ: {sorted(names)}")
+        if any(part.width < 1 for part in self.rows):
+            raise ValueError("the width of a table must be at least 1")
+        if self.optimizer.learning_rate <= 0:
+            raise ValueError(f"learning_rate is {self.optimizer.learning_rate}, it must be above 0")

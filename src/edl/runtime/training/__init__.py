@@ -1,0 +1,1 @@
+"""The trainer's side of a job: tasks from the master, parameters from their servers. Public face: `edl.trainer`."""

@@ -1,0 +1,114 @@
+"""A trainer's line to the master, whichever process that is at the moment.
+
+Calls are repeated on a new connection until a master answers: every call means the same when it arrives twice. A master
+that is older than one this trainer has spoken to is left alone.
+"""
+
+import logging
+import threading
+from typing import Any, TypeVar
+
+from ..environment import Environment
+from ..master.messages import Hello, Welcome
+from ..rpc import Client
+from ..service import ServiceClient, ServiceDownError, ServiceRefusalError
+
+log = logging.getLogger(__name__)
+
+FIRST, LONGEST = 0.05, 1.0
+
+R = TypeVar("R")
+
+
+class ClosedError(ConnectionError):
+    """The trainer is ending and asks no more."""
+
+
+class Locator:
+    """Where the master is: its name in the environment, or what the job service says of its slot."""
+
+    def __init__(self, env: Environment, service: ServiceClient | None) -> None:
+        self._env, self._service = env, service
+        self._lock = threading.Lock()
+        self._epoch = 0
+
+    def connect(self, hello: Hello) -> tuple[Client, Welcome]:
+        failure: Exception = ConnectionError("MASTER is not set and the job service knows no master")
+        for find in (self._named, self._claimed):
+            address = find()
+            if not address:
+                continue
+            try:
+                client = Client(address, self._env.token)
+                return self._greet(client, hello)
+            except OSError as error:
+                failure = error
+        raise failure
+
+    def _greet(self, client: Client, hello: Hello) -> tuple[Client, Welcome]:
+        try:
+            welcome = client.call(hello, Welcome)
+            with self._lock:
+                if welcome.epoch < self._epoch:
+                    raise ConnectionError(f"the master at {client.address} has been replaced")
+                self._epoch = welcome.epoch
+        except BaseException:
+            client.close()
+            raise
+        return client, welcome
+
+    def _named(self) -> str:
+        return self._env.master
+
+    def _claimed(self) -> str:
+        if self._service is None:
+            return ""
+        try:
+            job = self._service.job() or {}
+        except (ServiceDownError, ServiceRefusalError) as error:
+            log.info("job service: %s", error)
+            return ""
+        slots = job.get("roles", {}).get("master", {}).get("slots", {})
+        return str(slots.get("0", {}).get("address", ""))
+
+
+class MasterLink:
+    """One connection at a time. Not for two threads at once, but `close` may come from any."""
+
+    def __init__(self, locator: Locator, hello: Hello) -> None:
+        self._locator, self._hello = locator, hello
+        self._client: Client | None = None
+        self._closed = threading.Event()
+        self.term = 16.0
+
+    def call(self, message: Any, answer: type[R]) -> R:
+        delay, tries = FIRST, 0
+        while True:
+            try:
+                return self._connected().call(message, answer)
+            except OSError as error:
+                if self._closed.is_set():
+                    raise ClosedError("the trainer is ending") from error
+                tries += 1
+                if tries & (tries - 1) == 0:  # less and less often
+                    log.warning("the master does not answer (%s), trying again", error)
+            self._drop()
+            self._closed.wait(delay)
+            delay = min(2 * delay, LONGEST)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._drop()
+
+    def _connected(self) -> Client:
+        if self._closed.is_set():
+            raise ClosedError("the trainer is ending")
+        if self._client is None:
+            self._client, welcome = self._locator.connect(self._hello)
+            self.term = welcome.term
+        return self._client
+
+    def _drop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()

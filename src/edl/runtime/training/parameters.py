@@ -1,0 +1,277 @@
+"""A model's parameters as a training loop uses them: pull what is there, push gradients, wherever they are.
+
+A push belongs to the task under way and counts once, however often it is sent. If a server is lost, calls wait until
+all servers are restored; the task is void then, and what it pushes from there on goes nowhere.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..master.messages import Find, Found, Initialised
+from ..model import Model
+from ..placement import dense_ranges, shards_of_rows
+from ..pserver.messages import Init, Join, Leave, Pull, PullRows, Push, Pushed
+from ..rpc import Client, Nothing, RefusalError
+from ..wire import Buffer
+from .link import MasterLink
+from .task import Task
+
+log = logging.getLogger(__name__)
+
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
+R = TypeVar("R")
+
+WAIT = 2.0
+
+
+class Host(Protocol):
+    """What parameters need of their trainer."""
+
+    number: int
+    current: Task | None
+    link: MasterLink
+    token: str
+
+    def check_leaving(self) -> None: ...
+
+
+class Parameters:
+    def __init__(self, host: Host, model: Model, start: Mapping[str, Floats]) -> None:
+        model.validate()
+        self._host, self._model = host, model
+        self._start: Mapping[str, Floats] | None = start  # until the servers have values
+        self._clients: list[Client] = []
+        self._era = 0
+        self._joined = False
+
+    def pull(self) -> dict[str, Floats]:
+        """All dense tensors, as they are at this moment."""
+        return self._with_servers(self._pull)
+
+    def pull_rows(self, table: str, ids: ArrayLike) -> Floats:
+        """The rows with these numbers, in this order; a number may occur more than once."""
+        wanted = np.asarray(ids, np.int64)
+        distinct, places = np.unique(wanted.reshape(-1), return_inverse=True)
+        rows = self._with_servers(lambda: self._pull_rows(table, distinct))
+        return rows[places.reshape(wanted.shape)]
+
+    def push(
+        self,
+        dense: Mapping[str, ArrayLike] | None = None,
+        rows: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+        *,
+        learning_rate: float | None = None,
+    ) -> None:
+        """Gradients of dense tensors by name, and of rows by table: (numbers, gradients)."""
+        task = self._host.current
+        if task is None:
+            raise RuntimeError("push belongs to a task: call it inside `for task in trainer.tasks(...)`")
+        flat = {
+            tensor.name: self._flat(tensor.name, (dense or {})[tensor.name], tensor.shape)
+            for tensor in self._model.dense
+            if tensor.name in (dense or {})
+        }
+        if unknown := set(dense or {}) - set(flat):
+            raise ValueError(f"the model has no dense tensor {sorted(unknown)[0]!r}")
+        summed = {name: self._summed(name, *pair) for name, pair in (rows or {}).items()}
+        self._with_servers(lambda: self._push(task, flat, summed, learning_rate))
+        task.step += 1
+
+    def prepare(self) -> None:
+        """Returns when the servers have values, giving them if this trainer is asked to."""
+        self._with_servers(lambda: None)
+
+    def join(self) -> None:
+        """In lockstep: a task is under way, others wait for its pushes."""
+        if self._model.lockstep and not self._joined:
+            self._joined = True
+            self._with_servers(lambda: self._tell(Join(self._host.number)))
+
+    def leave(self) -> None:
+        if self._joined:
+            self._joined = False
+            try:
+                self._tell(Leave())
+            except OSError:
+                self.close()  # which says the same
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+        self._clients = []
+
+    def _with_servers(self, work: Callable[[], R]) -> R:
+        while True:
+            try:
+                if not self._clients:
+                    self._connect()
+                return work()
+            except OSError as error:
+                log.warning("a parameter server does not answer (%s), waiting for it", error)
+            except RefusalError as refusal:
+                if refusal.code != "era":
+                    raise
+            self.close()
+            self._host.check_leaving()
+
+    def _connect(self) -> None:
+        found = self._find()
+        if found.era != self._era:
+            self._era = found.era
+            task = self._host.current
+            if task is not None and task.era != found.era:
+                log.warning("parameters were restored; pass %d chunk %d is void", task.pass_index, task.chunk)
+                task.void = True
+        self._clients = []
+        for address in found.addresses:
+            self._clients.append(Client(address, self._host.token))
+        if found.what == "initialise":
+            self._initialise()
+            self.close()
+            self._connect()
+            return
+        self._start = None  # there is a checkpoint now: nobody will be asked for start values again
+        if self._joined:
+            self._tell(Join(self._host.number))
+
+    def _find(self) -> Found:
+        told = ""
+        while True:
+            self._host.check_leaving()
+            found = self._host.link.call(Find(self._model.digest, WAIT), Found)
+            if found.what != "wait":
+                return found
+            if found.reason != told:
+                told = found.reason
+                log.info("waiting: %s", told)
+            if not found.reason:
+                threading.Event().wait(0.1)
+
+    def _initialise(self) -> None:
+        assert self._start is not None
+        flat = {name: np.ascontiguousarray(array, np.float32).reshape(-1) for name, array in self._start.items()}
+        for shard, client in enumerate(self._clients):
+            client.call(Init(self._era, self._model), Nothing, self._slices(flat, shard))
+        self._host.link.call(Initialised(self._era), Nothing)
+
+    def _pull(self) -> dict[str, Floats]:
+        result = {tensor.name: np.empty(tensor.shape, np.float32) for tensor in self._model.dense}
+        for client in self._clients:
+            client.send(Pull(self._era))
+        failure: RefusalError | None = None
+        for shard, client in enumerate(self._clients):
+            try:
+                client.receive(Nothing)
+            except RefusalError as refusal:
+                failure = refusal
+                continue
+            for tensor in self._model.dense:
+                view = result[tensor.name].reshape(-1)
+                for start, stop in dense_ranges(tensor, len(self._clients))[shard]:
+                    client.into(view[start:stop].data.cast("B"))
+        if failure:
+            raise failure
+        return result
+
+    def _pull_rows(self, table: str, ids: Ids) -> Floats:
+        owners = shards_of_rows(ids, len(self._clients))
+        result = np.empty((len(ids), self._width(table)), np.float32)
+        chosen = [np.flatnonzero(owners == shard) for shard in range(len(self._clients))]
+        for client, places in zip(self._clients, chosen, strict=True):
+            client.send(PullRows(self._era, table), [ids[places].data])
+        failure: RefusalError | None = None
+        for client, places in zip(self._clients, chosen, strict=True):
+            try:
+                _, size = client.receive(Nothing)
+            except RefusalError as refusal:
+                failure = refusal
+                continue
+            result[places] = np.frombuffer(client.take(size), np.float32).reshape(len(places), -1)
+        if failure:
+            raise failure
+        return result
+
+    def _push(
+        self, task: Task, dense: Mapping[str, Floats], rows: Mapping[str, tuple[Ids, Floats]], rate: float | None
+    ) -> None:
+        if task.void or task.era != self._era:
+            task.void = True
+            return
+        owners = {name: shards_of_rows(ids, len(self._clients)) for name, (ids, _) in rows.items()}
+        for shard, client in enumerate(self._clients):
+            buffers, counts = self._slices(dense, shard), []
+            for name, (ids, grads) in rows.items():
+                mine = owners[name] == shard
+                buffers += [ids[mine].data, grads[mine].reshape(-1).data]
+                counts.append((name, int(mine.sum())))
+            client.send(
+                Push(
+                    self._era,
+                    self._host.number,
+                    task.pass_index,
+                    task.chunk,
+                    task.step,
+                    list(dense),
+                    counts,
+                    rate,
+                ),
+                buffers,
+            )
+        self._collect(Pushed)
+
+    def _tell(self, message: Join | Leave) -> None:
+        for client in self._clients:
+            client.send(message)
+        self._collect(Nothing)
+
+    def _collect(self, answer: type[R]) -> None:
+        """Takes every server's answer, so that none is left for the next call, then raises what one refused."""
+        failure: RefusalError | None = None
+        for client in self._clients:
+            try:
+                client.receive(answer)
+            except RefusalError as refusal:
+                failure = refusal
+        if failure:
+            raise failure
+
+    def _slices(self, flat: Mapping[str, Floats], shard: int) -> list[Buffer]:
+        shards = len(self._clients)
+        return [
+            flat[tensor.name][start:stop].data
+            for tensor in self._model.dense
+            if tensor.name in flat
+            for start, stop in dense_ranges(tensor, shards)[shard]
+        ]
+
+    def _flat(self, name: str, grad: ArrayLike, shape: tuple[int, ...]) -> Floats:
+        array = np.ascontiguousarray(grad, np.float32)
+        if array.shape != shape:
+            raise ValueError(f"the gradient of {name!r} has shape {array.shape}, the tensor has {shape}")
+        return array.reshape(-1)
+
+    def _summed(self, table: str, ids: ArrayLike, grads: ArrayLike) -> tuple[Ids, Floats]:
+        """One gradient per row, the sum of all that were given for it."""
+        numbers = np.asarray(ids, np.int64).reshape(-1)
+        values = np.asarray(grads, np.float32).reshape(len(numbers), -1)
+        width = self._width(table)
+        if len(numbers) and values.shape[1] != width:
+            raise ValueError(f"rows of {table!r} have {width} columns, the gradients have {values.shape[1]}")
+        distinct, places = np.unique(numbers, return_inverse=True)
+        if len(distinct) == len(numbers):
+            return numbers, np.ascontiguousarray(values)
+        total = np.zeros((len(distinct), width), np.float32)
+        np.add.at(total, places, values)
+        return distinct, total
+
+    def _width(self, name: str) -> int:
+        for table in self._model.rows:
+            if table.name == name:
+                return table.width
+        raise ValueError(f"the model has no table {name!r}")

@@ -1,0 +1,192 @@
+"""A trainer process: takes tasks until there are none, and leaves so that nothing is lost.
+
+Asked to go (SIGTERM), it finishes the task under way, or returns it when that takes longer than the grace, and exits
+with 143: a leaver is never taken for one that has finished. When all passes are done the loop simply ends.
+"""
+
+import logging
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from types import FrameType, TracebackType
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..environment import Environment, SettingError
+from ..master.messages import Assignment, Get, Hello, Open, Opened
+from ..model import Dense, Kind, Model, Optimizer, Rows
+from ..service import ServiceClient
+from .courier import Courier, OnDone
+from .link import Locator, MasterLink
+from .parameters import Parameters
+from .task import Task
+
+log = logging.getLogger(__name__)
+
+LEFT = 143
+GRACE = 20.0
+WAIT = 2.0
+
+
+class JobFailedError(Exception):
+    """The job cannot go on; the message says why."""
+
+
+class Trainer:
+    """Everything comes from the environment of the pod. `on_done` is called, in another thread, with the
+    acknowledgement of every finished task."""
+
+    def __init__(
+        self, env: Mapping[str, str] | None = None, *, on_done: OnDone | None = None, grace: float = GRACE
+    ) -> None:
+        self._env = Environment.read(os.environ if env is None else env)
+        if not self._env.master and not self._env.service_url:
+            raise SettingError("MASTER is not set: the job has no master. Give its spec a `master` role")
+        self._env.require("token")
+        self._grace = grace
+        self.token = self._env.token
+        self.number = random.SystemRandom().getrandbits(62) | 1
+        self.current: Task | None = None
+        locator = Locator(self._env, self._service())
+        self.link = MasterLink(locator, Hello(self.number, self._env.pod))
+        self._courier = Courier(locator, self.number, self._env.pod, on_done)
+        self._parameters: Parameters | None = None
+        self._leaving: float | None = None  # since when
+        self._handlers: dict[int, object] = {}
+
+    def __enter__(self) -> "Trainer":
+        if threading.current_thread() is threading.main_thread():
+            self._handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, self._asked_to_go)}
+        self._courier.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self.current = self.current, None
+        if task is not None:
+            self._abandon(task, error)
+        self._courier.flush(self._grace)
+        self._close()
+
+    def parameters(
+        self,
+        dense: Mapping[str, ArrayLike] | None = None,
+        sparse: Mapping[str, int | Rows] | None = None,
+        *,
+        optimizer: Kind | Optimizer = "sgd",
+        learning_rate: float = 0.01,
+        sync: bool = False,
+    ) -> Parameters:
+        """Declares the model: dense tensors by name with start values, sparse tables by name with their width.
+
+        Every trainer declares the same; the start values of one of them are used. Returns when they are in place.
+        """
+        start = {name: np.asarray(value, np.float32) for name, value in (dense or {}).items()}
+        tables = {name: Rows(name, rows) if isinstance(rows, int) else rows for name, rows in (sparse or {}).items()}
+        if isinstance(optimizer, str):
+            optimizer = Optimizer(optimizer, learning_rate)
+        model = Model(
+            tuple(Dense(name, value.shape) for name, value in start.items()), tuple(tables.values()), optimizer, sync
+        )
+        self._parameters = Parameters(self, model, start)
+        self._parameters.prepare()
+        return self._parameters
+
+    def tasks(self, chunks: int, passes: int | None = None) -> Iterator[Task]:
+        """The tasks of this trainer, one after another, until all passes of the job are done.
+
+        When the loop asks for the next one, the last one is reported as done. `chunks` is into how many parts the
+        script divides its data, the same in every trainer; the passes are the job's unless given.
+        """
+        opened = self.link.call(Open(chunks, passes or self._env.passes), Opened)
+        while (task := self._next(opened)) is not None:
+            self.current = task
+            self._courier.hold(task)
+            if self._parameters:
+                self._parameters.join()
+            yield task
+            self.current = None
+            self._courier.finish(task)
+        self._courier.flush(self._grace)
+
+    def report(self, *, loss: float | None = None, samples: float = 0.0) -> None:
+        """How it goes: shown by `edl get` and used to judge what another trainer would bring."""
+        self._courier.add(samples, loss)
+
+    def check_leaving(self) -> None:
+        """Raises SystemExit(143) if this trainer was asked to go."""
+        if self._leaving is not None:
+            raise SystemExit(LEFT)
+
+    def _next(self, opened: Opened) -> Task | None:
+        answer = self.link.call(Get(), Assignment) if self._leaving is None else Assignment("leave")
+        if answer.what == "wait" and self._parameters:
+            self._parameters.leave()  # others need not wait for one that has nothing to do
+        told = ""
+        while answer.what == "wait":
+            if answer.reason != told:
+                told = answer.reason
+                log.info("waiting: %s", told)
+            self._leave_if_asked()
+            answer = self.link.call(Get(WAIT), Assignment)
+        if answer.what == "task":
+            held = answer.holding
+            assert held is not None
+            return Task(held.pass_index, held.chunk, opened.chunks, opened.passes, held.era, held.lease)
+        if answer.what == "leave":
+            self._leaving = self._leaving or time.monotonic()
+            self._leave_if_asked()
+        if answer.what == "failed":
+            raise JobFailedError(answer.reason)
+        return None
+
+    def _leave_if_asked(self) -> None:
+        if self._leaving is None:
+            return
+        left = max(0.0, self._leaving + self._grace - time.monotonic())
+        if not self._courier.flush(left):
+            log.warning("some finished tasks were not acknowledged in time; others will do them again")
+        raise SystemExit(LEFT)
+
+    def _asked_to_go(self, number: int, frame: FrameType | None) -> None:
+        if self._leaving is None:
+            self._leaving = time.monotonic()
+            timer = threading.Timer(self._grace, self._leave_now)
+            timer.daemon = True
+            timer.start()
+
+    def _leave_now(self) -> None:
+        """The grace is over and the loop is still busy: the task goes to somebody else."""
+        task = self.current
+        if task is not None:
+            task.void = True
+            self._courier.give_back(task)
+        log.warning("leaving in the middle of a task; it was given back")
+        os._exit(LEFT)
+
+    def _abandon(self, task: Task, error: BaseException | None) -> None:
+        """The loop was left in the middle of a task: by a failure of its body, or of its own will."""
+        if isinstance(error, Exception):
+            task.fail(f"{type(error).__name__}: {error}")
+            self._courier.finish(task)
+        else:
+            self._courier.give_back(task)
+
+    def _close(self) -> None:
+        if self._parameters:
+            self._parameters.close()
+        self._courier.close()
+        self.link.close()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal returned
+
+    def _service(self) -> ServiceClient | None:
+        env = self._env
+        if not env.service_url:
+            return None
+        return ServiceClient(env.service_url, env.namespace, env.job, env.token, ca=env.service_ca)
