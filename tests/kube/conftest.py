@@ -12,9 +12,11 @@ from types import FrameType
 import pytest
 
 from tests.kube.cluster.build import BuildError, build
+from tests.kube.cluster.buildah import ImageError
 from tests.kube.cluster.cluster import Cluster, provide
 from tests.kube.cluster.kubectl import Kubectl, KubectlError, eventually, existing_kubeconfig, kubectl_of
 from tests.kube.cluster.packages import MissingError, require_root
+from tests.kube.image import IMAGE, project_image
 
 NODES = 2
 _numbers = itertools.count(1)
@@ -35,21 +37,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build before the first test, where no test's time limit applies and the progress can be seen."""
     wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    if session.config.option.collectonly or not wanted & {"api", "cluster", "own_cluster"}:
+    if session.config.option.collectonly or not wanted & {"api", "cluster", "own_cluster", "image"}:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     try:
         with capture.global_and_fixture_disabled():
             _provide(wanted)
-    except (BuildError, MissingError) as error:
+    except (BuildError, ImageError, MissingError) as error:
         session.config.stash[_failure] = error
 
 
 def _provide(wanted: set[str]) -> None:
     own = existing_kubeconfig() is None
-    if own and wanted & {"cluster", "own_cluster"}:
+    if own and wanted & {"cluster", "own_cluster", "image"}:
         require_root()
         provide(nodes=True)
+        if "image" in wanted:
+            project_image()
     elif own:
         provide(nodes=False)
     else:
@@ -89,6 +93,17 @@ def cluster(request: pytest.FixtureRequest) -> Kubectl:
         return _existing(request, existing)
     own: Cluster = request.getfixturevalue("own_cluster")
     return own.kubectl
+
+
+@pytest.fixture(scope="session")
+def image(request: pytest.FixtureRequest) -> str:
+    """The name of the image that ships, known to every node of `cluster`."""
+    if existing_kubeconfig() is None:
+        own: Cluster = request.getfixturevalue("own_cluster")
+        own.load_image(project_image())
+    elif "EDL_IMAGE" not in os.environ:
+        pytest.fail("a cluster of your own must be told where it finds the image: set EDL_IMAGE")
+    return IMAGE
 
 
 @pytest.fixture(scope="session")

@@ -29,12 +29,19 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def fingerprint(*parts: str | Path) -> str:
-    """A short name for exactly this content: the text of strings, the bytes of files and of all below directories."""
+    """A short name for exactly this content: the text of strings, the bytes of files and of all below directories.
+
+    Bytecode is left out: it appears beside sources without changing them.
+    """
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, str):
             digest.update(part.encode() + b"\0")
             continue
-        for file in [part] if part.is_file() else sorted(p for p in part.rglob("*") if p.is_file()):
+        for file in [part] if part.is_file() else _files_below(part):
             digest.update(str(file.relative_to(part.parent)).encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
+
+
+def _files_below(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file() and "__pycache__" not in path.parts)

@@ -150,8 +150,9 @@ class Cluster:
 
     def load_image(self, archive: Path) -> None:
         """Make the image of a docker archive known to every node."""
-        for each in self.nodes:
-            each.load_image(archive)
+        with ThreadPoolExecutor() as pool:
+            for loaded in [pool.submit(each.load_image, archive) for each in self.nodes]:
+                loaded.result()
 
     def stop(self) -> None:
         """Remove everything, uninterrupted, keeping the logs of the last cluster of this name's kind."""

@@ -48,7 +48,8 @@ class Kubectl:
         return found
 
     def apply(self, *manifests: Manifest) -> None:
-        self("apply", "--server-side", "-f", "-", stdin="\n---\n".join(json.dumps(each) for each in manifests))
+        together = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        self("apply", "--server-side", "-f", "-", stdin=json.dumps(together))
 
     def patch(self, target: str, change: Manifest, *, subresource: str = "", kind: str = "merge") -> None:
         """Change `target` (`KIND/NAME`) by a merge, strategic or JSON patch."""

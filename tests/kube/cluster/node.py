@@ -21,6 +21,7 @@ from tests.kube.cluster.tiny_image import TINY_IMAGE
 
 BINARIES = ("kubelet", "kube-proxy")
 _CNI_PLUGINS = "/usr/lib/cni"
+_DISK_SIZE = "8g"
 _RUNTIME_TIMEOUT = 30.0
 
 
@@ -50,6 +51,8 @@ class Node:
     def prepare(self) -> None:
         """Write the configuration and start containerd, which needs no API server."""
         self.directory.mkdir(parents=True)
+        self._disk().mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK_SIZE}", "tmpfs", str(self._disk())], check=True)
         cgroups.create(self.cgroup)
         (self.directory / "resolv.conf").write_text(f"nameserver {BRIDGE_ADDRESS}\n")
         (self.directory / "containerd.toml").write_text(self._containerd())
@@ -99,6 +102,10 @@ class Node:
 
     def plug(self) -> None:
         self.network.set_link(self.place, up=True)
+
+    def _disk(self) -> Path:
+        """Images and containers lie in memory: unpacking thousands of files is twice as quick there."""
+        return self.directory / "containerd"
 
     def _start_runtime(self) -> None:
         config = str(self.directory / "containerd.toml")
@@ -167,7 +174,7 @@ class Node:
 
     def _containerd(self) -> str:
         return f"""version = 2
-root = "{self.directory / "containerd"}"
+root = "{self._disk()}"
 state = "{self.directory / "run"}"
 [grpc]
 address = "{self.socket}"
