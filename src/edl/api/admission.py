@@ -19,6 +19,13 @@ class Checked(msgspec.Struct, frozen=True):
 
 def check(value: object) -> Checked:
     """All errors and warnings at once. Never raises, whatever the value."""
+    try:
+        return _check(value)
+    except RecursionError:
+        return Checked(None, (Problem((), "is nested too deeply to be read"),))
+
+
+def _check(value: object) -> Checked:
     decoded = decode(value)
     if decoded.rest is None:
         return Checked(None, decoded.problems)

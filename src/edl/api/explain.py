@@ -8,7 +8,6 @@ where, because what is said about a stand-in would be nonsense.
 import re
 from typing import Any
 
-from edl.api import quantity
 from edl.api.nearest import suggestion
 from edl.api.problem import Path, Problem
 from edl.api.shape import Shape
@@ -131,14 +130,10 @@ def _mismatch(value: Any, shape: Shape) -> str | None:
         return f"{_number(value)} is less than {shape.minimum}, the least allowed"
     if isinstance(value, int) and shape.maximum is not None and value > shape.maximum:
         return f"{_number(value)} is more than {shape.maximum}, the most allowed"
-    if shape.form == "quantity":
-        return quantity.problem(value)
     return None
 
 
 def _bad_text(value: str, shape: Shape) -> str | None:
-    if shape.form == "quantity":
-        return quantity.problem(value)
     if shape.min_length and not value:
         return "is empty"
     if shape.pattern and not re.search(shape.pattern, value):

@@ -68,15 +68,23 @@ def template_problems(template: Mapping[str, Any], at: Path, *, role: str = "") 
     spec = template.get("spec")
     if isinstance(spec, dict):
         yield from _unknown_fields(spec, POD_SPEC_FIELDS, (*at, "spec"))
+    tainted: list[Path] = []
     try:
-        pod = msgspec.convert(without_nulls(template), PodTemplate)
+        pod = msgspec.convert(template, PodTemplate)
     except msgspec.ValidationError:
-        for problem in Explainer(without_nulls(template), shape_of(PodTemplate)).problems:
-            yield Problem((*at, *problem.at), problem.message, problem.severity)
-        return
+        explained = Explainer(without_nulls(template), shape_of(PodTemplate))
+        yield from (Problem((*at, *problem.at), problem.message) for problem in explained.problems)
+        tainted = [(*at, *bad) for bad in explained.tainted]
+        pod = msgspec.convert(explained.mended, PodTemplate)
+    for problem in _pod_problems(pod, spec if isinstance(spec, dict) else {}, at, role):
+        if not any(problem.at[: len(bad)] == bad for bad in tainted):
+            yield problem
+
+
+def _pod_problems(pod: PodTemplate, raw: Mapping[str, Any], at: Path, role: str) -> Iterator[Problem]:
     if not role and not pod.spec.containers:
         yield Problem((*at, "spec", "containers"), "is required: a container with an image")
-    yield from _container_problems(pod, spec if isinstance(spec, dict) else {}, (*at, "spec"), role)
+    yield from _container_problems(pod, raw, (*at, "spec"), role)
     yield from label_problems(pod.metadata.labels, (*at, "metadata", "labels"))
 
 
