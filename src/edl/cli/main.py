@@ -10,6 +10,15 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
+    "submit": ("edl.cli.submit", "check manifests, then create the jobs in them"),
+    "get": ("edl.cli.get", "list jobs: phase, size, and why"),
+    "describe": ("edl.cli.describe", "all about a job: its size and why, what happened, what to do next"),
+    "logs": ("edl.cli.logs", "what the pods of a job wrote"),
+    "events": ("edl.cli.events", "what happened, oldest first"),
+    "scale": ("edl.cli.scale", "ask for a size"),
+    "pause": ("edl.cli.pause", "hold a job at its present size"),
+    "resume": ("edl.cli.resume", "let a paused job be scaled again"),
+    "delete": ("edl.cli.delete", "delete jobs and what they own"),
     "validate": ("edl.cli.validate", "check manifests and say everything that is wrong with them"),
     "crds": ("edl.cli.crds", "print the CustomResourceDefinitions of all kinds"),
     "version": ("edl.cli.version", "print the version"),

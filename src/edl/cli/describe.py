@@ -1,0 +1,138 @@
+"""`edl describe`: what a job is, why it has its size, what happened to it, and what to do next."""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .connect import add_cluster_options, with_cluster
+from .events import HEADER as EVENTS
+from .events import event_rows, job_events
+from .jobs import Summary, find_job
+from .pods import Pod, job_pods, role_of, state_of
+from .tables import age, table
+
+if TYPE_CHECKING:
+    from edl.kube.client import Client
+
+RECENT = 12
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="NAME", help="a job, or KIND/NAME")
+    add_cluster_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    return with_cluster(lambda client, namespace: _describe(client, namespace, options.job), options)
+
+
+async def _describe(client: "Client", namespace: str, wanted: str) -> int:
+    job = await find_job(client, namespace, wanted)
+    pods = await job_pods(client, namespace, job.name)
+    events = await job_events(client, namespace, job.name)
+    print(render(job, pods, events, time.time()))
+    return 0
+
+
+def render(job: Summary, pods: Sequence[Pod], events: Sequence[dict[str, Any]], now: float) -> str:
+    sections = [
+        _what(job, now),
+        _table("Roles", ("ROLE", "DESIRED", "PENDING", "ACTIVE", "SUCCEEDED", "FAILED"), _roles(job)),
+        _table("Conditions", ("TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"), _conditions(job, now)),
+        _table("Sizes", ("AGE", "FROM", "TO", "WHY"), _history(job, now)),
+        _table("Pods", ("POD", "ROLE", "STATE", "NODE", "AGE"), _pods(pods, now)),
+        _table("Events", EVENTS, event_rows(list(events)[-RECENT:], now)),
+        "Next\n" + "\n".join(f"  {line}" for line in advice(job)),
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _what(job: Summary, now: float) -> str:
+    granted = "none" if job.target is None else job.target
+    size = f"{job.now or 0} now, {granted} granted, {job.least}..{job.most} allowed"
+    lines = {
+        "Job": f"{job.kind.name} {job.namespace}/{job.name} ({job.kind.group})",
+        "Phase": f"{job.phase or 'new'}, submitted {age(job.created, now)} ago",
+        "Size": size,
+        "Why": job.reason or "nothing decided yet",
+    }
+    cause = job.status.get("root_cause") or job.status.get("rootCause")
+    if cause:
+        lines["Cause"] = _cause(cause)
+    return "\n".join(f"{name + ':':8}{words}" for name, words in lines.items())
+
+
+def _cause(cause: Mapping[str, Any]) -> str:
+    code = cause.get("exit_code", cause.get("exitCode"))
+    words = ", ".join(filter(None, (cause.get("reason"), "" if code is None else f"exit code {code}")))
+    last = "".join(f"\n          | {line}" for line in str(cause.get("message") or "").splitlines())
+    return f"pod {cause.get('pod')}: {words}{last}"
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    if not rows:
+        return ""
+    return f"{title}\n" + "\n".join(f"  {line}" for line in table(header, rows).splitlines())
+
+
+def _roles(job: Summary) -> list[tuple[object, ...]]:
+    listed = job.status.get("replica_statuses") or ()
+    by_role = {entry["role"]: entry for entry in listed} or (job.status.get("replicaStatuses") or {})
+    counts = ("desired", "pending", "active", "succeeded", "failed")
+    return [(role, *(entry.get(count, 0) for count in counts)) for role, entry in by_role.items()]
+
+
+def _conditions(job: Summary, now: float) -> list[tuple[object, ...]]:
+    return [
+        (
+            condition.get("type"),
+            condition.get("status"),
+            age(condition.get("lastTransitionTime") or "", now),
+            condition.get("reason"),
+            condition.get("message"),
+        )
+        for condition in job.status.get("conditions") or ()
+    ]
+
+
+def _history(job: Summary, now: float) -> list[tuple[object, ...]]:
+    changes = job.scale.get("history") or ()
+    return [
+        (age(change.get("time") or "", now), change.get("from"), change.get("to"), change.get("reason"))
+        for change in changes
+    ]
+
+
+def _pods(pods: Sequence[Pod], now: float) -> list[tuple[object, ...]]:
+    return [
+        (
+            pod["metadata"]["name"],
+            role_of(pod),
+            state_of(pod),
+            (pod.get("spec") or {}).get("nodeName"),
+            age(pod["metadata"].get("creationTimestamp", ""), now),
+        )
+        for pod in pods
+    ]
+
+
+def advice(job: Summary) -> list[str]:
+    """What a person would do next, by the state the job is in."""
+    where = f" -n {job.namespace}" if job.namespace != "default" else ""
+    conditions = {entry.get("type"): entry for entry in job.status.get("conditions") or ()}
+    if not job.phase:
+        return ["the operator has not seen this job yet; is it running? `edl doctor` tells"]
+    if job.phase.lower() == "failed":
+        return [
+            f"read its last lines: edl logs {job.name}{where} --tail 50",
+            "mend the cause above, then delete and submit it again",
+        ]
+    if job.phase.lower() == "succeeded":
+        return [
+            f"its pods are kept for their logs: edl logs {job.name}{where}",
+            f"remove it: edl delete {job.name}{where}",
+        ]
+    if conditions.get("Queued", {}).get("status") == "True":
+        return ["it waits for room; the reason above says what is missing", "`edl top` shows who uses the cluster"]
+    return [f"watch it: edl logs -f {job.name}{where}", f"hold its size: edl pause {job.name}{where}"]
