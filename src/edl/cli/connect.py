@@ -55,7 +55,7 @@ async def connected(options: argparse.Namespace) -> AsyncIterator[tuple["Client"
 
 def with_cluster(work: Callable[["Client", str], Awaitable[int]], options: argparse.Namespace) -> int:
     """Runs a command against the cluster; what goes wrong becomes one line that says what to do."""
-    from edl.kube.errors import ApiError, ConnectionLostError, DeadlineExceededError, KubeError
+    from edl.kube.errors import ApiError, KubeError
 
     async def main() -> int:
         async with connected(options) as (client, namespace):
@@ -63,11 +63,9 @@ def with_cluster(work: Callable[["Client", str], Awaitable[int]], options: argpa
 
     try:
         return asyncio.run(main())
-    except (ConnectionLostError, DeadlineExceededError) as error:
-        print(f"edl: {error}\nedl: is the cluster running? `edl up` starts one on this machine", file=sys.stderr)
-        return UNREACHABLE
     except ApiError as error:
         print(f"edl: {error.status.message}", file=sys.stderr)
+        return 1
     except KubeError as error:
-        print(f"edl: {error}", file=sys.stderr)
-    return 1
+        print(f"edl: {error}\nedl: is there a cluster? `edl up` starts one on this machine", file=sys.stderr)
+        return UNREACHABLE
