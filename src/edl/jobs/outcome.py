@@ -39,6 +39,8 @@ class Observed(msgspec.Struct, frozen=True):
     taken: frozenset[str] = frozenset()
     refusals: tuple[Refusal, ...] = ()
     worded_at: float = 0.0
+    pause: float | None = None
+    """How long the last change of size stopped the training, in seconds, if the job said so."""
 
 
 class JobEvent(msgspec.Struct, frozen=True):

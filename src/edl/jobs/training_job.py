@@ -35,7 +35,10 @@ UNDECIDED_FOR = 1.0  # a new job's first word waits so long for the scheduler's,
 
 
 class TrainingLook:
-    """`job` is valid and defaulted; `warnings` are what its check had to say. `token` and `ca` go into its Secret."""
+    """`job` is valid and defaulted: the last valid one, if `refused_edits` say that the present one is not.
+
+    `warnings` are what its check had to say. `token` and `ca` go into its Secret.
+    """
 
     def __init__(
         self,
@@ -46,12 +49,14 @@ class TrainingLook:
         now: float,
         *,
         warnings: tuple[Problem, ...] = (),
+        refused_edits: tuple[Problem, ...] = (),
         token: str = "",
         ca: str = "",
     ) -> None:
         batch = observed.objects.get((Job.KIND, f"{job.metadata.name}-{TRAINER}"))
         note = batch.metadata.annotations.get(BEGUN_WITH) if batch is not None else None
-        self._job, self._refused_edits = honoured(job, note)
+        self._job, dishonoured = honoured(job, note)
+        self._refused_edits = refused_edits + dishonoured
         self._old = job.status
         self._observed, self._settings, self._now = observed, settings, now
         self._warnings, self._token, self._ca = warnings, token, ca
@@ -170,7 +175,7 @@ class TrainingLook:
         counts, trouble = self._counts(plan, sizes)
         return Picture(
             view=self._view,
-            scale=entered(self._scale, grant, self._now, may_reword=may_reword),
+            scale=self._with_pause(entered(self._scale, grant, self._now, may_reword=may_reword)),
             counts=counts,
             plan=plan,
             facts=facts,
@@ -182,6 +187,13 @@ class TrainingLook:
             refused_edits=self._refused_edits,
             warnings=self._warnings,
         )
+
+    def _with_pause(self, scale: TrainingScale) -> TrainingScale:
+        """What a change of size costs decides how soon the next one may follow; a tenth more or less does not."""
+        told, known = self._observed.pause, scale.rescale_seconds
+        if told is None or (known is not None and abs(told - known) <= known / 10):
+            return scale
+        return replace(scale, rescale_seconds=round(told, 2))
 
     def _refusals(self, blocked: Refusal | None) -> tuple[Refusal, ...]:
         """What an earlier job leaves behind is gone in a moment, as a rule, and then not worth a word."""

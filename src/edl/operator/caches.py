@@ -1,0 +1,103 @@
+"""The informers of the operator, and what is looked up in them. Looking never scans: all is found by an index."""
+
+from typing import Any
+
+from edl.api.annotations import LABEL_JOB
+from edl.api.core import (
+    Job,
+    LimitRange,
+    Namespace,
+    Node,
+    Pod,
+    PriorityClass,
+    ReplicaSet,
+    ResourceQuota,
+    Service,
+    StatefulSet,
+)
+from edl.jobs.children import LABEL_UID, Seen
+from edl.jobs.outcome import ObjectKey
+from edl.kube.client import Client, Scope
+from edl.kube.informer import Informer
+from edl.kube.objects import Key, Object, by_label
+from edl.kube.resource import Resource
+from edl.operator.resources import (
+    JOBS,
+    LIMIT_RANGES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    QUOTAS,
+    REPLICA_SETS,
+    SERVICES,
+    STATEFUL_SETS,
+    TRAINING_JOBS,
+    RawJob,
+)
+
+_OURS = Scope(labels=LABEL_JOB)  # objects that carry the label, whatever its value
+_JOB = "job"
+_UID = "uid"
+
+
+def by_job(item: Object) -> tuple[Key, ...]:
+    """The job that an object says it belongs to, by namespace and name: an earlier bearer of the name counts, too."""
+    name = item.metadata.labels.get(LABEL_JOB)
+    return () if name is None else ((item.metadata.namespace, name),)
+
+
+def job_of(old: Object | None, new: Object | None) -> set[Key]:
+    """Whom a change of a child concerns."""
+    return {key for item in (old, new) if item is not None for key in by_job(item)}
+
+
+class Caches:
+    """Children of ours are asked for by their label; pods and what bounds them are asked for all."""
+
+    def __init__(self, client: Client) -> None:
+        def ours(resource: Resource, kind: type[Any]) -> Informer[Any]:
+            return Informer(client, resource, kind, scope=_OURS, indexes={_JOB: by_job})
+
+        self.jobs: Informer[RawJob] = Informer(client, TRAINING_JOBS, RawJob)
+        self.pods: Informer[Pod] = Informer(client, PODS, Pod, indexes={_UID: by_label(LABEL_UID)})
+        self.batch_jobs: Informer[Job] = ours(JOBS, Job)
+        self.replica_sets: Informer[ReplicaSet] = ours(REPLICA_SETS, ReplicaSet)
+        self.stateful_sets: Informer[StatefulSet] = ours(STATEFUL_SETS, StatefulSet)
+        self.services: Informer[Service] = ours(SERVICES, Service)
+        self.nodes: Informer[Node] = Informer(client, NODES, Node)
+        self.quotas: Informer[ResourceQuota] = Informer(client, QUOTAS, ResourceQuota)
+        self.limit_ranges: Informer[LimitRange] = Informer(client, LIMIT_RANGES, LimitRange)
+        self.priority_classes: Informer[PriorityClass] = Informer(client, PRIORITY_CLASSES, PriorityClass)
+        self.namespaces: Informer[Namespace] = Informer(client, NAMESPACES, Namespace)
+        self._by_kind: dict[str, Informer[Any]] = {one.resource.kind: one for one in self.all}
+
+    @property
+    def children(self) -> tuple[Informer[Any], ...]:
+        return (self.batch_jobs, self.replica_sets, self.stateful_sets, self.services)
+
+    @property
+    def bounds(self) -> tuple[Informer[Any], ...]:
+        return (self.quotas, self.limit_ranges, self.priority_classes, self.namespaces)
+
+    @property
+    def all(self) -> tuple[Informer[Any], ...]:
+        return (self.jobs, self.pods, *self.children, self.nodes, *self.bounds)
+
+    def pods_of(self, uid: str) -> list[Pod]:
+        return self.pods.by(_UID, uid)
+
+    def objects_of(self, key: Key) -> dict[ObjectKey, Seen]:
+        """By kind and name: everything that bears the job's label, also what an earlier job of the name left."""
+        return {
+            (informer.resource.kind, item.metadata.name): item
+            for informer in self.children
+            for item in informer.by(_JOB, key)
+        }
+
+    async def wait_seen(self, versions: dict[str, int]) -> None:
+        """Until our own writes are in the caches: the next look must not be at the past."""
+        for kind, version in versions.items():
+            informer = self._by_kind.get(kind)
+            if informer is not None:
+                await informer.wait_seen(str(version))

@@ -1,0 +1,148 @@
+"""Carries out intents. Every call is safe to be late or to be made twice, see `edl.jobs.intents`.
+
+What the API server refuses for good reasons (quota, admission, a name that somebody has) is no error of ours: it is
+handed back as a Refusal for the job's status, and the rest goes on. Anything else raises; the job is looked at again.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from edl.api.core import Job, Pod, ReplicaSet, Secret, Service, StatefulSet
+from edl.api.meta import ObjectMeta
+from edl.jobs.children import LABEL_UID
+from edl.jobs.intents import Change, Create, Delete, Intent
+from edl.jobs.outcome import ObjectKey, Refusal
+from edl.kube.client import Client
+from edl.kube.errors import ApiError
+from edl.kube.resource import Resource
+from edl.operator.resources import JOBS, PODS, REPLICA_SETS, SECRETS, SERVICES, STATEFUL_SETS, TRAINING_JOBS
+
+AT_ONCE = 16  # pods of one job that are created or deleted at the same time
+
+RESOURCES: Mapping[str, Resource] = {
+    Pod.KIND: PODS,
+    Service.KIND: SERVICES,
+    Secret.KIND: SECRETS,
+    ReplicaSet.KIND: REPLICA_SETS,
+    StatefulSet.KIND: STATEFUL_SETS,
+    Job.KIND: JOBS,
+    TRAINING_JOBS.kind: TRAINING_JOBS,
+}
+
+
+class Written(msgspec.Struct):
+    """An object as a write answered it: which version to wait for."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Deeds(msgspec.Struct):
+    """What came of the intents. `versions`: per kind the newest version that our writes led to."""
+
+    versions: dict[str, int] = {}
+    made: set[ObjectKey] = set()
+    refusals: list[Refusal] = []
+    gone: set[ObjectKey] = set()
+
+    def wrote(self, kind: str, version: str) -> None:
+        if version:
+            self.versions[kind] = max(self.versions.get(kind, 0), int(version))
+
+
+class Executor:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def carry_out(self, intents: Sequence[Intent], *, namespace: str, job_uid: str) -> Deeds:
+        """In order; pods, which do not depend on each other, several at a time."""
+        deeds = Deeds()
+        for is_pod, group in groupby(intents, lambda intent: intent.kind == Pod.KIND):
+            if is_pod:
+                await self._together(list(group), namespace, job_uid, deeds)
+            else:
+                for intent in group:
+                    await self._one(intent, namespace, job_uid, deeds)
+        return deeds
+
+    async def _together(self, intents: list[Intent], namespace: str, job_uid: str, deeds: Deeds) -> None:
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def one(intent: Intent) -> None:
+            async with limit:
+                await self._one(intent, namespace, job_uid, deeds)
+
+        results = await asyncio.gather(*map(one, intents), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _one(self, intent: Intent, namespace: str, job_uid: str, deeds: Deeds) -> None:
+        if isinstance(intent, Create):
+            await self._create(intent, namespace, job_uid, deeds)
+        elif isinstance(intent, Change):
+            written = await self._client.patch(
+                RESOURCES[intent.kind],
+                intent.name,
+                list(intent.patch),
+                kind="json",
+                namespace=namespace,
+                subresource=intent.subresource,
+                type=Written,
+            )
+            deeds.wrote(intent.kind, written.metadata.resource_version)
+        else:
+            await self._delete(intent, namespace, deeds)
+
+    async def _create(self, intent: Create, namespace: str, job_uid: str, deeds: Deeds) -> None:
+        try:
+            written = await self._client.create(RESOURCES[intent.kind], intent.body, namespace=namespace, type=Written)
+        except ApiError as error:
+            if error.is_already_exists:
+                await self._found(intent, namespace, job_uid, deeds)
+            elif error.code in (400, 403, 422):
+                deeds.refusals.append(Refusal(intent.kind, intent.name, error.reason, error.status.message))
+            else:
+                raise
+        else:
+            deeds.made.add((intent.kind, intent.name))
+            deeds.wrote(intent.kind, written.metadata.resource_version)
+
+    async def _found(self, intent: Create, namespace: str, job_uid: str, deeds: Deeds) -> None:
+        """The name is taken. By ourselves (a write whose answer was lost, or of our predecessor), or by another?"""
+        try:
+            found = await self._client.get(RESOURCES[intent.kind], intent.name, namespace=namespace, type=Written)
+        except ApiError as error:
+            if error.is_not_found:
+                raise KeyGoneError(f"{intent.kind} {namespace}/{intent.name} was there and is not") from error
+            raise
+        if found.metadata.labels.get(LABEL_UID) == job_uid:
+            deeds.made.add((intent.kind, intent.name))
+            deeds.wrote(intent.kind, found.metadata.resource_version)
+            return
+        words = f"{intent.kind} {intent.name} exists and belongs to somebody else"
+        deeds.refusals.append(Refusal(intent.kind, intent.name, "ForeignObject", words, foreign=True))
+
+    async def _delete(self, intent: Delete, namespace: str, deeds: Deeds) -> None:
+        try:
+            answer = await self._client.delete(RESOURCES[intent.kind], intent.name, namespace=namespace, uid=intent.uid)
+        except ApiError as error:
+            if not (error.is_not_found or error.is_conflict):
+                raise
+            deeds.gone.add((intent.kind, intent.name))  # this very one is gone, whoever bears the name now
+        else:
+            deeds.wrote(intent.kind, _version(answer))
+
+
+class KeyGoneError(Exception):
+    """Something changed between two calls; the next look will see."""
+
+
+def _version(answer: Mapping[str, Any]) -> str:
+    """Of the object that is being removed; an answer that only says that it is gone has none."""
+    if answer.get("kind") == "Status":
+        return ""
+    return str(answer.get("metadata", {}).get("resourceVersion", ""))

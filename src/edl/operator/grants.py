@@ -1,0 +1,36 @@
+"""What the scheduler's last plan gives to each job, in the memory of the operator that leads.
+
+Nothing here needs to last: the target of a grant is written into the job's status before it is acted upon, and a new
+leader reads it there. Grants are by uid, so that a job made anew under an old name starts with nothing.
+"""
+
+from collections.abc import Container, Iterator, Mapping
+
+from edl.jobs.grant import Grant
+
+
+class Grants:
+    def __init__(self) -> None:
+        self._by_uid: dict[str, Grant] = {}
+
+    def get(self, uid: str) -> Grant | None:
+        return self._by_uid.get(uid)
+
+    def put(self, uid: str, grant: Grant) -> bool:
+        """Whether that is news worth a look at the job: another target, or another reason for it."""
+        known = self._by_uid.get(uid)
+        self._by_uid[uid] = grant
+        return known is None or (known.target, known.code) != (grant.target, grant.code)
+
+    def keep(self, uids: Container[str]) -> None:
+        """Forgets jobs that are gone."""
+        for uid in [uid for uid in self._by_uid if uid not in uids]:
+            del self._by_uid[uid]
+
+    def __iter__(self) -> Iterator[tuple[str, Grant]]:
+        return iter(self._by_uid.items())
+
+
+def spread(by_node: Mapping[str, int]) -> tuple[str, ...]:
+    """One entry per pod: a node that is to take two comes twice."""
+    return tuple(node for node, count in sorted(by_node.items()) for _ in range(count) if node)

@@ -1,0 +1,185 @@
+"""The operator as a whole: everything made, tied together and run, in a process of its own or inside another's.
+
+Start: the server's version, our kinds, the installation's identity, the job service's port; then the manager takes over
+(caches, lease, work). Only the leader plans, looks at jobs and answers pods; a standby has warm caches and listens.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
+
+from edl.jobs.environment import ServiceAccess
+from edl.jobs.pods import PodSettings
+from edl.kube.budget import Budget
+from edl.kube.client import Client
+from edl.kube.controller import Controller, Source
+from edl.kube.errors import ApiError
+from edl.kube.lease import Fence, Lease
+from edl.kube.manager import Manager
+from edl.kube.objects import Key
+from edl.kube.recorder import EventRecorder
+from edl.kube.transport import Transport
+from edl.kube.workqueue import WorkQueue
+from edl.operator.book import JobBook
+from edl.operator.caches import Caches, job_of
+from edl.operator.crds import check_version, register_crds
+from edl.operator.grants import Grants
+from edl.operator.identity import Identity, load_identity
+from edl.operator.metrics import CycleMetrics, JobCollector
+from edl.operator.reconcile import NoService, Reconciler
+from edl.operator.resources import NAMESPACES
+from edl.operator.scheduling import SchedulingLoop
+from edl.operator.service import Records, ServicePart, service_names
+from edl.operator.settings import LEASE, SECRET, OperatorSettings
+
+log = logging.getLogger(__name__)
+
+QPS, BURST = 400.0, 800
+
+
+async def run_operator(
+    transport: Transport,
+    settings: OperatorSettings,
+    *,
+    stop: asyncio.Event,
+    leads: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Until `stop` is set, then ends in good order. `leads` is called when this operator has become the leader.
+
+    Raises when the lease is lost or the server cannot be worked with: the process should end, or start anew.
+    """
+    client = Client(transport, budget=Budget(qps=QPS, burst=BURST))
+    version = await check_version(client)
+    log.info("operator %s against Kubernetes %s", settings.who(), version)
+    if settings.register_crds:
+        await register_crds(client)
+    if settings.service is None:
+        operator = Operator(transport, client, settings, None, leads=leads, clock=clock)
+        await operator.run(stop)
+        return
+    await _ensure_namespace(client, settings.namespace)
+    identity = await load_identity(client, settings.namespace, SECRET, service_names(settings))
+    operator = Operator(transport, client, settings, identity, leads=leads, clock=clock)
+    await operator.run(stop)
+
+
+async def _ensure_namespace(client: Client, name: str) -> None:
+    try:
+        await client.get(NAMESPACES, name)
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        with contextlib.suppress(ApiError):  # another operator was faster
+            await client.create(NAMESPACES, body)
+
+
+class Operator:
+    """`client` reads and holds the lease; everything that is done for jobs goes through a fence of that lease."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        client: Client,
+        settings: OperatorSettings,
+        identity: Identity | None,
+        *,
+        leads: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        who = settings.who()
+        self.settings = settings
+        self.caches = Caches(client)
+        self.book = JobBook(self.caches.jobs.get, self.caches.jobs.all)
+        self.grants = Grants()
+        self._leads, self._clock, self._identity = leads, clock, identity
+        self._lease = Lease(client, name=LEASE, namespace=settings.namespace, identity=who, duration=settings.lease)
+        self._writer = Client(Fence(transport, self._lease.check), budget=Budget(qps=QPS, burst=BURST))
+        self._recorder = EventRecorder(client, controller="edl.dev/operator", instance=who)
+        self._registry = CollectorRegistry()
+        self._registry.register(JobCollector(self.book, clock))
+        self._cycles = CycleMetrics(self._registry)
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self.service = self._service_part()
+
+    def _service_part(self) -> ServicePart | None:
+        service, identity = self.settings.service, self._identity
+        if service is None or identity is None:
+            return None
+        return ServicePart(self._writer, Records(self.caches, self.book, identity), identity, service)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            if self.service is not None:
+                await stack.enter_async_context(self.service.listening(self.settings.namespace))
+            manager = self._manager()
+            stopping = asyncio.create_task(_stop_when(stop, manager))
+            try:
+                await manager.run()
+            finally:
+                stopping.cancel()
+
+    def _manager(self) -> Manager:
+        reconciler = self._reconciler()
+        sources: list[Source[Any]] = [
+            Source(self.caches.jobs),
+            Source(self.caches.pods, job_of),
+            *(Source(informer, job_of) for informer in self.caches.children),
+        ]
+        controller = Controller("training-jobs", sources, reconciler, workers=self.settings.workers, queue=self._queue)
+        scheduling = SchedulingLoop(
+            self.caches,
+            self.book,
+            self.grants,
+            lambda key, urgency: self._queue.add(key, priority=urgency),
+            settings=self.settings.scheduler,
+            installation=self.settings.pods.installation,
+            clock=self._clock,
+            interval=self.settings.interval,
+            debounce=self.settings.debounce,
+            planned=self._cycles.planned,
+        )
+        return Manager(
+            informers=self.caches.all,
+            controllers=[controller],
+            lease=self._lease,
+            recorder=self._recorder,
+            leading=[scheduling.run, self._lead],
+            address=self.settings.probes,
+            registry=self._registry,
+        )
+
+    def _reconciler(self) -> Reconciler:
+        return Reconciler(
+            self._writer,
+            self.caches,
+            self.book,
+            self.grants,
+            self._recorder,
+            settings=self._pod_settings(),
+            service=self.service or NoService(),
+            clock=self._clock,
+        )
+
+    def _pod_settings(self) -> PodSettings:
+        url = self.service.url if self.service is not None else ""
+        return replace(self.settings.pods, access=ServiceAccess(url)) if url else self.settings.pods
+
+    async def _lead(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            if self.service is not None:
+                await stack.enter_async_context(self.service.leading(self.settings.namespace))
+            self._leads()
+            await asyncio.Event().wait()
+
+
+async def _stop_when(stop: asyncio.Event, manager: Manager) -> None:
+    await stop.wait()
+    manager.stop()

@@ -1,0 +1,45 @@
+"""What the operator remembers of a job between two looks, and may forget: patience, not truth."""
+
+from collections.abc import Container, Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from edl.jobs.outcome import ObjectKey, Refusal
+
+FIRST_RETRY = 1.0
+LAST_RETRY = 15.0
+
+
+class Notes(msgspec.Struct):
+    """`soft_since`: since when a change that may wait does so. `worded_at`: when words alone were last written."""
+
+    worded_at: float
+    soft_since: float | None = None
+    made: set[ObjectKey] = set()
+    refusals: dict[ObjectKey, Refusal] = {}
+    pauses: dict[ObjectKey, float] = {}
+
+    def refuse(self, refusals: Iterable[Refusal], now: float) -> None:
+        """What was refused again is tried later each time."""
+        for refusal in refusals:
+            key = (refusal.kind, refusal.name)
+            pause = self.pauses[key] = min(2 * self.pauses.get(key, FIRST_RETRY / 2), LAST_RETRY)
+            self.refusals[key] = replace(refusal, retry_at=now + pause)
+
+    def succeed(self, keys: Iterable[ObjectKey], *, unwatched: Container[str]) -> None:
+        for key in keys:
+            self.refusals.pop(key, None)
+            self.pauses.pop(key, None)
+            if key[0] in unwatched:
+                self.made.add(key)
+
+    def forget_old(self, now: float) -> None:
+        """A refusal that nothing asks about any more (the job wants less now) is no news."""
+        stale = [key for key, refusal in self.refusals.items() if now > refusal.retry_at + 2 * LAST_RETRY]
+        for key in stale:
+            del self.refusals[key]
+            self.pauses.pop(key, None)
+
+    def next_expiry(self) -> float | None:
+        return min((refusal.retry_at + 2 * LAST_RETRY for refusal in self.refusals.values()), default=None)

@@ -1,0 +1,206 @@
+"""One job at a time: look, write what was decided, do it, and come back when there is reason to.
+
+Level-triggered: it reads the caches, never an event. What was decided is in the job's status before anything is done
+about it (`Outcome.urgent`); what merely tells how things stand waits a moment, so that ten pods that start within a
+second are one write.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from edl.api.core import Pod, Secret
+from edl.jobs.children import LABEL_UID
+from edl.jobs.intents import Change, add, replace
+from edl.jobs.outcome import JobEvent, Observed, Outcome, Refusal
+from edl.jobs.pods import PodSettings
+from edl.jobs.refusal import refused
+from edl.jobs.training_job import TrainingLook
+from edl.kube.client import Client
+from edl.kube.objects import Key
+from edl.kube.recorder import EventRecorder, Reference
+from edl.operator.book import Entry, JobBook
+from edl.operator.caches import Caches
+from edl.operator.executor import Deeds, Executor
+from edl.operator.grants import Grants
+from edl.operator.notes import Notes
+from edl.operator.resources import TRAINING_JOBS, RawJob
+
+log = logging.getLogger(__name__)
+
+SETTLE = 0.6  # how long what may wait does wait for more of its kind
+SEEN_WITHIN = 10.0
+UNWATCHED = frozenset({Secret.KIND})
+
+
+class ServiceLink(Protocol):
+    """What the job service gives to a look at a job, and learns from it."""
+
+    def credentials(self, uid: str) -> tuple[str, str]:
+        """Token and CA of the job with this uid, for its Secret; empty where there is no service."""
+        ...
+
+    def pause_of(self, key: Key) -> float | None:
+        """How long its last change of size stopped the job, if it said so."""
+        ...
+
+    def changed(self, key: Key) -> None:
+        """What is known of the job may have changed."""
+        ...
+
+
+class NoService:
+    def credentials(self, uid: str) -> tuple[str, str]:
+        return "", ""
+
+    def pause_of(self, key: Key) -> float | None:
+        return None
+
+    def changed(self, key: Key) -> None:
+        return None
+
+
+class Reconciler:
+    def __init__(
+        self,
+        client: Client,
+        caches: Caches,
+        book: JobBook,
+        grants: Grants,
+        recorder: EventRecorder,
+        *,
+        settings: PodSettings,
+        service: ServiceLink,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._caches, self._book, self._grants, self._recorder = caches, book, grants, recorder
+        self._executor = Executor(client)
+        self._settings, self._service, self._clock = settings, service, clock
+        self._notes: dict[str, Notes] = {}
+        self._keys: dict[Key, str] = {}
+
+    async def __call__(self, key: Key) -> float | None:
+        entry = self._book.entry(key)
+        self._forget_predecessor(key, entry)
+        if entry is None or entry.raw.metadata.deletion_timestamp is not None:
+            self._service.changed(key)
+            return None  # its children are Kubernetes' to remove: they have an owner
+        now = self._clock()
+        notes = self._notes.setdefault(entry.uid, Notes(worded_at=now))
+        outcome = self._look(key, entry, notes, now)
+        try:
+            return await self._act(entry, notes, outcome, now)
+        finally:
+            self._service.changed(key)
+
+    def _forget_predecessor(self, key: Key, entry: Entry | None) -> None:
+        uid = entry.uid if entry is not None else None
+        known = self._keys.get(key)
+        if known is not None and known != uid:
+            self._notes.pop(known, None)
+            del self._keys[key]
+        if uid is not None:
+            self._keys[key] = uid
+
+    # Looking.
+
+    def _look(self, key: Key, entry: Entry, notes: Notes, now: float) -> Outcome:
+        if entry.job is None:
+            return refused(entry.status, entry.refused, entry.raw.metadata.generation, now)
+        token, ca = self._service.credentials(entry.uid)
+        look = TrainingLook(
+            entry.job,
+            self._observed(key, entry.uid, notes, now),
+            self._grants.get(entry.uid),
+            self._settings,
+            now,
+            warnings=entry.warnings,
+            refused_edits=entry.refused,
+            token=token,
+            ca=ca,
+        )
+        return look.outcome()
+
+    def _observed(self, key: Key, uid: str, notes: Notes, now: float) -> Observed:
+        notes.forget_old(now)
+        strangers = [refusal for refusal in notes.refusals.values() if self._stranger(key[0], refusal)]
+        for refusal in [one for one in notes.refusals.values() if one.kind == Pod.KIND and one.foreign]:
+            if refusal not in strangers:
+                del notes.refusals[refusal.kind, refusal.name]
+        return Observed(
+            pods=self._caches.pods_of(uid),
+            objects=self._caches.objects_of(key),
+            made=frozenset(notes.made),
+            taken=frozenset(refusal.name for refusal in strangers),
+            refusals=tuple(notes.refusals.values()),
+            worded_at=notes.worded_at,
+            pause=self._service.pause_of(key),
+        )
+
+    def _stranger(self, namespace: str, refusal: Refusal) -> bool:
+        """A pod of somebody else that has a name of ours, as long as it is there."""
+        if refusal.kind != Pod.KIND or not refusal.foreign:
+            return False
+        found = self._caches.pods.get((namespace, refusal.name))
+        return found is not None and LABEL_UID not in found.metadata.labels
+
+    # Acting.
+
+    async def _act(self, entry: Entry, notes: Notes, outcome: Outcome, now: float) -> float | None:
+        versions: dict[str, int] = {}
+        changed = outcome.status != entry.status
+        ready = outcome.urgent or self._is_time(notes, outcome, changed, now)
+        if changed and ready:
+            versions[TRAINING_JOBS.kind] = await self._write_status(entry, outcome, notes, now)
+        intents = outcome.intents + (outcome.soft if ready and not outcome.urgent else ())
+        deeds = await self._executor.carry_out(intents, namespace=entry.raw.metadata.namespace, job_uid=entry.uid)
+        self._note(notes, deeds, now)
+        if outcome.intents and not deeds.refusals:
+            self._tell(entry.raw, outcome.deeds)
+        async with asyncio.timeout(SEEN_WITHIN):
+            await self._caches.wait_seen(versions | deeds.versions)
+        return self._again(notes, outcome, deeds, now)
+
+    def _is_time(self, notes: Notes, outcome: Outcome, changed: bool, now: float) -> bool:
+        """Whether what may wait has waited long enough. The end of a job waits for nothing."""
+        if not changed and not outcome.soft:
+            notes.soft_since = None
+            return False
+        if notes.soft_since is None:
+            notes.soft_since = now
+        return outcome.status.finished or now - notes.soft_since >= SETTLE
+
+    async def _write_status(self, entry: Entry, outcome: Outcome, notes: Notes, now: float) -> int:
+        metadata = entry.raw.metadata
+        status = msgspec.to_builtins(outcome.status)
+        patch = (replace("/metadata/resourceVersion", metadata.resource_version), add("/status", status))
+        change = Change(TRAINING_JOBS.kind, metadata.name, metadata.resource_version, patch, "status")
+        deeds = await self._executor.carry_out([change], namespace=metadata.namespace, job_uid=entry.uid)
+        notes.soft_since = None
+        if outcome.status.reason != entry.status.reason:
+            notes.worded_at = now
+        self._tell(entry.raw, outcome.events)
+        return deeds.versions[TRAINING_JOBS.kind]
+
+    def _note(self, notes: Notes, deeds: Deeds, now: float) -> None:
+        notes.succeed(deeds.made, unwatched=UNWATCHED)
+        notes.refuse(deeds.refusals, now)
+
+    def _again(self, notes: Notes, outcome: Outcome, deeds: Deeds, now: float) -> float | None:
+        if deeds.refusals:
+            return 0.0  # to say so in the status: nothing else will make us look again
+        times = [outcome.wake, notes.next_expiry()]
+        if notes.soft_since is not None:
+            times.append(notes.soft_since + SETTLE)
+        soonest = min((when for when in times if when is not None), default=None)
+        return None if soonest is None else max(0.0, soonest - self._clock())
+
+    def _tell(self, raw: RawJob, events: tuple[JobEvent, ...]) -> None:
+        about = Reference.to(TRAINING_JOBS, raw)
+        for event in events:
+            self._recorder.record(about, event.reason, event.message, kind=event.type)
+            log.info("%s/%s: %s: %s", about.namespace, about.name, event.reason, event.message)

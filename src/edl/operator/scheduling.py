@@ -1,0 +1,276 @@
+"""The scheduling loop: every few seconds, or soon after something relevant changed, plan for the whole cluster.
+
+The plan is made by `edl.scheduler` in a thread of its own, from what the caches hold, and becomes grants; the jobs'
+own looks carry them out. What was granted and is not in the caches yet counts as done, so that nothing is given twice.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from edl.api import timestamp
+from edl.api.core import Node, Pod
+from edl.api.problem import errors
+from edl.api.roles import Installation
+from edl.api.training_job import TrainingJob, TrainingScale
+from edl.jobs.grant import Grant
+from edl.kube.objects import Key
+from edl.operator.book import Entry, JobBook
+from edl.operator.caches import Caches
+from edl.operator.grants import Grants, spread
+from edl.operator.resources import RawJob
+from edl.scheduler.memory import Memory
+from edl.scheduler.objects import Invalid, Objects
+from edl.scheduler.plan import Decision, Plan, plan
+from edl.scheduler.settings import Settings
+from edl.scheduler.snapshot import SnapshotBuilder
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 5.0
+DEBOUNCE = 0.08
+Requeue = Callable[[Key, int], None]
+"""Asks for a look at a job; the lower number goes first."""
+
+SHRINKING, GROWING, TOLD = 0, 1, 2
+
+
+class Cycle(msgspec.Struct, frozen=True):
+    """What one cycle came to, for metrics and the log."""
+
+    plan: Plan
+    seconds: float
+    changed: tuple[Decision, ...]
+
+
+class SchedulingLoop:
+    """`planned(cycle)` is told of every cycle."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        book: JobBook,
+        grants: Grants,
+        requeue: Requeue,
+        *,
+        settings: Settings | None = None,
+        installation: Installation | None = None,
+        clock: Callable[[], float] = time.time,
+        interval: float = INTERVAL,
+        debounce: float = DEBOUNCE,
+        planned: Callable[[Cycle], None] = lambda cycle: None,
+    ) -> None:
+        self._caches, self._book, self._grants, self._requeue = caches, book, grants, requeue
+        self._settings = settings or Settings()
+        self._clock, self._interval, self._debounce, self._planned = clock, interval, debounce, planned
+        self._builder = SnapshotBuilder(installation=installation)
+        self._memory = Memory()
+        self._stirred = asyncio.Event()
+        self._overlaid: dict[str, tuple[TrainingJob, Grant, TrainingJob]] = {}
+
+    def stir(self, _: object = None) -> None:
+        """Something changed that a plan may depend on."""
+        self._stirred.set()
+
+    async def run(self) -> None:
+        """For ever; ends only by cancellation. A cycle that fails is logged, and the next one is made all the same."""
+        handlers = [
+            (informer, informer.add_handler("scheduling", keys, self.stir)) for informer, keys in self._sources()
+        ]
+        try:
+            while True:
+                try:
+                    await self.cycle()
+                except Exception:
+                    log.exception("a scheduling cycle failed; sizes stay as they are until the next one")
+                await self._wait()
+        finally:
+            for informer, handler in handlers:
+                informer.remove_handler(handler)
+
+    def _sources(self) -> Sequence[tuple[Any, Any]]:
+        caches = self._caches
+        return [
+            (caches.jobs, _job_matters),
+            (caches.pods, _pod_matters),
+            (caches.nodes, _node_matters),
+            *((informer, _changed) for informer in caches.bounds),
+        ]
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(self._interval):
+                await self._stirred.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(self._debounce)  # what comes in a burst is one reason to plan
+
+    async def cycle(self) -> Cycle:
+        self._stirred.clear()
+        started = self._clock()
+        entries = list(self._book.entries())
+        objects = self._objects(entries)
+        made = await asyncio.to_thread(self._plan, objects, started)
+        self._memory = made.memory
+        changed = self._apply(made, {entry.uid: entry for entry in entries})
+        cycle = Cycle(made, self._clock() - started, changed)
+        _log_cycle(cycle)
+        self._planned(cycle)
+        return cycle
+
+    def _plan(self, objects: Objects, now: float) -> Plan:
+        return plan(self._builder.build(objects), self._memory, now=now, settings=self._settings)
+
+    def _objects(self, entries: Sequence[Entry]) -> Objects:
+        caches = self._caches
+        jobs = [self._with_grant(entry.job) for entry in entries if entry.job is not None]
+        self._overlaid = {uid: known for uid, known in self._overlaid.items() if self._grants.get(uid) is not None}
+        return Objects(
+            nodes=tuple(caches.nodes.all()),
+            pods=tuple(caches.pods.all()),
+            jobs=tuple(jobs),
+            invalid=tuple(_invalid(entry) for entry in entries if entry.job is None),
+            children=(*caches.batch_jobs.all(), *caches.replica_sets.all(), *caches.stateful_sets.all()),
+            quotas=tuple(caches.quotas.all()),
+            limit_ranges=tuple(caches.limit_ranges.all()),
+            priority_classes=tuple(caches.priority_classes.all()),
+            namespaces=tuple(caches.namespaces.all()),
+        )
+
+    def _with_grant(self, job: TrainingJob) -> TrainingJob:
+        """The job as it will be once what was granted to it is written."""
+        uid = job.metadata.uid
+        grant, scale = self._grants.get(uid), job.status.scale_status or TrainingScale()
+        if grant is None or grant.target == scale.target or job.status.finished:
+            return job
+        known = self._overlaid.get(uid)
+        if known is None or known[0] is not job or known[1] is not grant:
+            when = timestamp.text(self._clock()) if grant.target != (scale.target or 0) else scale.last_scale_time
+            status = replace(job.status, scale_status=replace(scale, target=grant.target, last_scale_time=when))
+            known = self._overlaid[uid] = job, grant, replace(job, status=status)
+        return known[2]
+
+    def _apply(self, made: Plan, entries: dict[str, Entry]) -> tuple[Decision, ...]:
+        """Grants first, looks after: those that shrink make room for those that grow."""
+        changed: list[Decision] = []
+        for decision in made.jobs:
+            entry = entries.get(decision.uid)
+            if entry is None or entry.job is None or entry.job.status.finished:
+                continue
+            grant = grant_of(decision)
+            known = self._grants.get(decision.uid)
+            if not self._grants.put(decision.uid, grant):
+                continue
+            before = known.target if known is not None else _target(entry)
+            if before != grant.target:
+                changed.append(decision)
+            self._requeue((decision.namespace, decision.name), _urgency(before, grant.target))
+        self._grants.keep(entries)
+        return tuple(changed)
+
+
+def grant_of(decision: Decision) -> Grant:
+    """Of placements and leavers those of the role that the size counts are ours to place; others have controllers."""
+    lead = _lead(decision)
+    return Grant(
+        target=decision.target,
+        code=str(decision.code),
+        words=decision.reason,
+        nodes=spread(decision.placements.get(lead, {})),
+        leavers=decision.leavers.get(lead, {}),
+    )
+
+
+def _lead(decision: Decision) -> str:
+    """The roles of a decision come in the order of making: the one that the size counts comes last."""
+    return list(decision.roles)[-1] if decision.roles else ""
+
+
+def _urgency(before: int | None, after: int) -> int:
+    if before is None or before == after:
+        return TOLD
+    return SHRINKING if after < before else GROWING
+
+
+def _target(entry: Entry) -> int | None:
+    scale = entry.status.scale_status
+    return scale.target if scale is not None else None
+
+
+def _invalid(entry: Entry) -> Invalid:
+    raw = entry.raw
+    problem = next((str(problem) for problem in errors(entry.problems)), "it does not validate")
+    return Invalid(
+        kind=raw.kind,
+        api_version=raw.api_version,
+        namespace=raw.metadata.namespace,
+        name=raw.metadata.name,
+        uid=raw.metadata.uid,
+        problem=problem,
+    )
+
+
+def _log_cycle(cycle: Cycle) -> None:
+    if not cycle.changed:
+        log.debug("cycle: %d jobs, no change, %.1f ms", len(cycle.plan.jobs), cycle.seconds * 1000)
+        return
+    moves = "; ".join(
+        f"{one.namespace}/{one.name} {one.current} -> {one.target} ({one.reason})" for one in cycle.changed
+    )
+    log.info("cycle: %d jobs, %.1f ms: %s", len(cycle.plan.jobs), cycle.seconds * 1000, moves)
+
+
+# What a plan depends on. Each answers with something if the change matters.
+
+
+def _changed(old: object, new: object) -> tuple[int, ...]:
+    return (1,)
+
+
+def _job_matters(old: RawJob | None, new: RawJob | None) -> tuple[int, ...]:
+    """What we write into status ourselves is no news to us, but that a job has ended is."""
+    if old is None or new is None:
+        return (1,)
+    before, after = old.metadata, new.metadata
+    same = (before.uid, before.generation, before.annotations) == (after.uid, after.generation, after.annotations)
+    going = before.deletion_timestamp != after.deletion_timestamp
+    return (1,) if not same or going or _phase(old) != _phase(new) else ()
+
+
+def _phase(job: RawJob) -> object:
+    return job.status.get("phase") if isinstance(job.status, dict) else None
+
+
+def _pod_matters(old: Pod | None, new: Pod | None) -> tuple[int, ...]:
+    if old is None or new is None:
+        return (1,)
+    return (1,) if _weight(old) != _weight(new) else ()
+
+
+def _weight(pod: Pod) -> tuple[object, ...]:
+    scheduled = pod.status.condition("PodScheduled")
+    return (
+        pod.spec.node_name,
+        pod.status.phase,
+        pod.status.nominated_node_name,
+        pod.metadata.deletion_timestamp,
+        scheduled.reason if scheduled is not None else "",
+        pod.spec.scheduling_gates,
+        [container.resources for container in pod.spec.containers],
+    )
+
+
+def _node_matters(old: Node | None, new: Node | None) -> tuple[int, ...]:
+    if old is None or new is None:
+        return (1,)
+    return (1,) if _state(old) != _state(new) else ()
+
+
+def _state(node: Node) -> tuple[object, ...]:
+    """Heartbeats change times and nothing else."""
+    return node.spec, node.status.allocatable, node.metadata.labels, node.ready

@@ -1,0 +1,52 @@
+"""What an administrator may choose about the operator. Everything has a default that works."""
+
+import os
+import socket
+import uuid
+
+import msgspec
+
+from edl.jobs.pods import PodSettings
+from edl.scheduler.settings import Settings as SchedulerSettings
+
+NAMESPACE = "edl-system"
+LEASE = "edl-operator"
+SECRET = "edl-operator"
+SERVICE = "edl-job-service"
+SERVICE_PORT = 8443
+
+
+class ServiceSettings(msgspec.Struct, frozen=True):
+    """Where the job service listens and how pods reach it.
+
+    `url` empty: through the Kubernetes Service `edl-job-service`, whose EndpointSlice names `address` (the pod's own).
+    `{port}` in `url` stands for the port that is really listened on.
+    """
+
+    host: str = "0.0.0.0"
+    port: int = SERVICE_PORT
+    url: str = ""
+    address: str = ""
+
+
+class OperatorSettings(msgspec.Struct, frozen=True):
+    """`probes`: where /healthz, /readyz and /metrics are served. `lease`: how long leadership outlives a silent leader.
+
+    `service` None: pods are told of no job service.
+    """
+
+    namespace: str = NAMESPACE
+    identity: str = ""
+    lease: float = 15.0
+    workers: int = 8
+    interval: float = 5.0
+    debounce: float = 0.08
+    probes: tuple[str, int] | None = None
+    pods: PodSettings = PodSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    service: ServiceSettings | None = ServiceSettings()
+    register_crds: bool = True
+
+    def who(self) -> str:
+        """Unique per process: a restart is another one."""
+        return self.identity or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
