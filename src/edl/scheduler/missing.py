@@ -1,0 +1,142 @@
+"""What stands in the way, in words and with the numbers that a person needs to believe them."""
+
+from edl.scheduler.cycle import Cycle
+from edl.scheduler.facts import NOWHERE, JobFacts, RoleFacts, Shape
+from edl.scheduler.reasons import Code, Lack
+from edl.scheduler.resources import CPU, MEMORY, PODS, show
+
+
+def missing(cycle: Cycle, lack: Lack, facts: JobFacts) -> str:
+    """What a job lacks."""
+    if lack.words:
+        return lack.words
+    role = facts.roles[lack.role] if lack.role < len(facts.roles) else None
+    match lack.code:
+        case Code.NO_ROOM | Code.UNPLACEABLE if role is not None:
+            return room_in_words(cycle, role.shape, role.name, lack.placed, lack.needed)
+        case Code.QUOTA:
+            return _quota_in_words(cycle, lack)
+        case Code.LOAD:
+            return _load_in_words(cycle)
+        case Code.PROMISED:
+            return _promised_in_words(cycle, lack)
+    return _other_words(cycle, lack, facts, role)
+
+
+def _other_words(cycle: Cycle, lack: Lack, facts: JobFacts, role: RoleFacts | None) -> str:
+    match lack.code:
+        case Code.AT_MAXIMUM | Code.ABOVE_MAXIMUM:
+            return f"at {facts.max_name}"
+        case Code.FIXED:
+            return lack.other or "not elastic"
+        case Code.FROZEN:
+            return f"frozen for another {lack.seconds:.0f} s"
+        case Code.OVERTAKEN:
+            return f"{lack.other} has waited longest and comes first"
+        case Code.ROOM_COMING:
+            return f"room is being made{lack.other}"
+        case Code.NOT_WORTHWHILE:
+            return f"more would not win back its pause of {facts.rescale_seconds or 0.0:.0f} s in time"
+    return _short_words(cycle, lack, role)
+
+
+def _short_words(cycle: Cycle, lack: Lack, role: RoleFacts | None) -> str:
+    what = role.name if role is not None else "pod"
+    match lack.code:
+        case Code.BACKOFF:
+            again = max(0.0, lack.seconds - cycle.now)
+            return f"the cluster refused such a {what} before; it is tried again in {again:.0f} s"
+        case Code.REFUSED:
+            return f"the namespace refuses such a {what}: {lack.other}"
+        case Code.PINNED:
+            return "pinned (edl.dev/pin)"
+        case Code.PAUSED:
+            return "paused"
+        case Code.FINISHING:
+            return "some of its instances are done already"
+        case Code.MOVED:
+            return "it has just been moved"
+    return str(lack.code)
+
+
+def room_in_words(cycle: Cycle, shape: Shape, what: str, placed: int = 0, needed: int = 1) -> str:
+    """Which resource is the one that is missing, and how close the best node comes."""
+    key = shape.index, what, placed, needed
+    words = cycle.said.get(key)
+    if words is None:
+        words = cycle.said[key] = _room(cycle, shape, what, placed, needed)
+    return words
+
+
+def _room(cycle: Cycle, shape: Shape, what: str, placed: int, needed: int) -> str:
+    board, axes = cycle.board, cycle.snapshot.axes
+    allowed = [node for node in range(len(board.now)) if board.allowed(node, shape)]
+    if not allowed:
+        return f"no usable node suits a {what} ({cycle.snapshot.excluded[shape.where] or 'there is none'})"
+    if placed:
+        return f"needs {count(needed, what)} of {needs_in_words(cycle, shape)} each, there is room for {placed}"
+    worst = NOWHERE
+    for place, amount in shape.needs:
+        if max(board.later[node][place] for node in allowed) < amount and (worst == NOWHERE or place in axes.gpus):
+            worst = place
+    if worst == NOWHERE:
+        return f"no node has room for a {what} ({all_needs_in_words(cycle, shape)}) all at once"
+    name = axes.names[worst]
+    if name == PODS:
+        return "every node has as many pods as it takes"
+    nodes, wanted = cycle.snapshot.nodes, shape.requests[worst]
+    largest = max(allowed, key=lambda node: (nodes[node].capacity[worst], -node))
+    if nodes[largest].capacity[worst] < wanted:
+        have = _bare(name, nodes[largest].capacity[worst])
+        return f"needs {show(name, wanted)} on one node, the largest has {have} ({board.name(largest)})"
+    best = max(allowed, key=lambda node: (board.later[node][worst], -node))
+    free = _bare(name, max(board.later[best][worst], 0))
+    return f"needs {show(name, wanted)} on one node, most free on one node is {free} ({board.name(best)})"
+
+
+def _bare(name: str, units: int) -> str:
+    """The number without its unit where the unit has just been said."""
+    words = show(name, units)
+    return words if name == MEMORY or name.endswith("storage") else words.split()[0]
+
+
+def _quota_in_words(cycle: Cycle, lack: Lack) -> str:
+    account = cycle.snapshot.accounts[lack.account]
+    left = max(0, cycle.board.tax_later[lack.account])
+    base = account.resource.removeprefix("requests.").removeprefix("limits.")
+    return (
+        f"quota {account.namespace}/{account.quota} has {show(base, left)} of {show(base, account.hard)} left "
+        f"({account.resource}), {show(base, lack.needed)} needed"
+    )
+
+
+def _load_in_words(cycle: Cycle) -> str:
+    board = cycle.board
+    taken = show(CPU, board.capacity[0] - board.spare_later[0]).removesuffix(" CPU")
+    cap = cycle.settings.max_load
+    return f"the load cap of {cap} leaves no CPU to grow into ({taken} of {show(CPU, board.capacity[0])} taken)"
+
+
+def _promised_in_words(cycle: Cycle, lack: Lack) -> str:
+    name = CPU if lack.placed == 0 else MEMORY
+    spare = max(0, cycle.board.spare_later[lack.placed])
+    return f"needs {show(name, lack.needed)} of limits, {show(name, spare)} is not promised yet"
+
+
+def needs_in_words(cycle: Cycle, shape: Shape) -> str:
+    """What a pod asks for, by its dearest resource."""
+    axes = cycle.snapshot.axes
+    for place in (*axes.gpus, *range(3, len(axes.names)), 0, 1):
+        if shape.requests[place]:
+            return show(axes.names[place], shape.requests[place])
+    return "nothing"
+
+
+def all_needs_in_words(cycle: Cycle, shape: Shape) -> str:
+    names = cycle.snapshot.axes.names
+    parts = [show(names[place], amount) for place, amount in shape.needs if names[place] != PODS]
+    return " and ".join(parts) or "a pod"
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

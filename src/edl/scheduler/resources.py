@@ -1,0 +1,135 @@
+"""What a pod asks for, as integers: kube-scheduler's arithmetic, so that a plan and the cluster agree to the unit.
+
+CPU counts in millicores, everything else in whole units (bytes, devices), each quantity rounded up as Kubernetes
+does. All sums are exact; a tenth of a core ten times is a core.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from edl.api import quantity
+from edl.api.core import Container, PodSpec, ResourceList
+from edl.api.pod import ContainerStatus
+
+Amounts = dict[str, int]
+Vector = tuple[int, ...]
+
+CPU, MEMORY, PODS = "cpu", "memory", "pods"
+GPU_NAMES = (
+    "nvidia.com/gpu",
+    "alpha.kubernetes.io/nvidia-gpu",
+    "amd.com/gpu",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+)
+# Larger than any real machine and small enough that sums of many stay far below 2^63, where numpy would wrap.
+CEILING = 2**56
+DEFAULT_PODS_PER_NODE = 110  # kubelet's own default, for nodes that do not say
+
+
+def amount(name: str, value: quantity.Quantity) -> int:
+    """One quantity as an integer from 0 to CEILING. What is no quantity counts as nothing: someone else judges it."""
+    try:
+        units = quantity.milli(value) if name == CPU else quantity.whole(value)
+    except ValueError:
+        return 0
+    return min(max(units, 0), CEILING)
+
+
+def amounts(resources: ResourceList) -> Amounts:
+    return {name: amount(name, value) for name, value in resources.items()}
+
+
+def pod_requests(spec: PodSpec, statuses: Sequence[ContainerStatus] = ()) -> Amounts:
+    """What a pod occupies: the larger of what its containers ask together and what its start needs, plus overhead.
+
+    While a container is being resized it holds the larger of what it had and what it is to have.
+    """
+    given = {status.name: amounts(status.resources.requests) for status in statuses if status.resources is not None}
+    total = _pod_total(spec, lambda container: _larger(container_requests(container), given.get(container.name, {})))
+    if spec.resources is not None:
+        total.update(amounts(spec.resources.limits) | amounts(spec.resources.requests))
+    add(total, amounts(spec.overhead))
+    return total
+
+
+def pod_limits(spec: PodSpec) -> Amounts:
+    """What a pod may use at most: limits, and requests where a container has none (decision 19)."""
+    total = _pod_total(spec, container_limits)
+    if spec.resources is not None:
+        total.update(amounts(spec.resources.requests) | amounts(spec.resources.limits))
+    add(total, amounts(spec.overhead))
+    return total
+
+
+def container_requests(container: Container) -> Amounts:
+    """A limit without a request is the request, as the API server would have it."""
+    return amounts(container.resources.limits) | amounts(container.resources.requests)
+
+
+def container_limits(container: Container) -> Amounts:
+    return amounts(container.resources.requests) | amounts(container.resources.limits)
+
+
+def add(total: Amounts, more: Mapping[str, int]) -> None:
+    for name, units in more.items():
+        total[name] = total.get(name, 0) + units
+
+
+def _larger(one: Amounts, other: Amounts) -> Amounts:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in one.keys() | other.keys()} if other else one
+
+
+def _pod_total(spec: PodSpec, of_container: Callable[[Container], Amounts]) -> Amounts:
+    """Sidecars stay and add up; the other init containers run one after another beside the sidecars before them."""
+    total: Amounts = {}
+    for container in spec.containers:
+        add(total, of_container(container))
+    if not spec.init_containers:
+        return total
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.init_containers:
+        asked = of_container(container)
+        if container.restart_policy == "Always":
+            add(sidecars, asked)
+            peak = _larger(peak, sidecars)
+        else:
+            beside = dict(sidecars)
+            add(beside, asked)
+            peak = _larger(peak, beside)
+    add(total, sidecars)
+    return _larger(total, peak)
+
+
+class Axes:
+    """The resources that matter in one snapshot, in a fixed order: an amount is then a place in a tuple."""
+
+    __slots__ = ("gpus", "names", "place")
+
+    def __init__(self, asked: Iterable[str], gpu_names: Iterable[str] = GPU_NAMES) -> None:
+        first = (CPU, MEMORY, PODS)
+        self.names: tuple[str, ...] = (*first, *sorted(set(asked) - set(first)))
+        self.place = {name: place for place, name in enumerate(self.names)}
+        self.gpus = tuple(self.place[name] for name in self.names if name in set(gpu_names))
+
+    def vector(self, values: Mapping[str, int]) -> Vector:
+        return tuple([values.get(name, 0) for name in self.names])
+
+    def gpu_count(self, vector: Vector) -> int:
+        return sum([vector[place] for place in self.gpus])
+
+
+def show(name: str, units: int) -> str:
+    """An amount in words: `3 CPU`, `1.5 GiB memory`, `8 GPUs`."""
+    if name == CPU:
+        return f"{_trim(units / 1000)} CPU"
+    if name in GPU_NAMES:
+        return f"{units} GPU" if units == 1 else f"{units} GPUs"
+    if name == MEMORY or name.endswith("storage"):
+        what = "memory" if name == MEMORY else name
+        return f"{_trim(units / 2**30)} GiB {what}" if units >= 2**30 else f"{_trim(units / 2**20)} MiB {what}"
+    return f"{units} {name}"
+
+
+def _trim(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".")
