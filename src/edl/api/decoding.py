@@ -3,6 +3,7 @@
 Good input takes one call of msgspec; anything else is read again by `explain`.
 """
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from edl.api.core import without_nulls
 from edl.api.explain import Explainer, describe
 from edl.api.kinds import BY_API_VERSION, KINDS, EdlObject, Kind
 from edl.api.nearest import nearest, suggestion
-from edl.api.problem import Path, Problem, warning
+from edl.api.problem import MAX_PROBLEMS, Path, Problem, warning
 from edl.api.shape import shape_of
 
 META_FIELDS = frozenset(
@@ -105,10 +106,10 @@ def _forgiven(problem: Problem) -> Problem:
 def _metadata_problems(metadata: Any) -> list[Problem]:
     if not isinstance(metadata, dict):
         return [] if metadata is not None else [Problem(("metadata", "name"), "is required: the name of the job")]
+    unknown = (str(name) for name in metadata if name not in META_FIELDS)
     problems = [
-        Problem(("metadata", str(name)), f"unknown field{suggestion(str(name), sorted(META_FIELDS))}")
-        for name in metadata
-        if name not in META_FIELDS
+        Problem(("metadata", name), f"unknown field{suggestion(name, sorted(META_FIELDS))}")
+        for name in itertools.islice(unknown, MAX_PROBLEMS)
     ]
     if not metadata.get("name") and not metadata.get("generateName"):
         problems.append(Problem(("metadata", "name"), "is required: the name of the object"))

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from edl.api.nearest import suggestion
-from edl.api.problem import Path, Problem
+from edl.api.problem import MAX_PROBLEMS, Path, Problem
 from edl.api.shape import Shape
 
 _WANTED = {
@@ -50,8 +50,14 @@ class Explainer:
         self.mended: Any = self._read(value, shape, ())
 
     def _complain(self, at: Path, message: str) -> None:
-        self.problems.append(Problem(at, message))
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(Problem(at, message))
         self.tainted.append(at)
+
+    def _unknown(self, at: Path, name: str, shape: Shape) -> None:
+        # Looking for the nearest name is dear, and nobody reads the hundredth.
+        near = suggestion(name, shape.fields) if len(self.problems) < MAX_PROBLEMS else ""
+        self._complain((*at, name), f"unknown field{near}")
 
     def _read(self, value: Any, shape: Shape, at: Path) -> Any:
         if shape.form == "integer" and isinstance(value, float) and value.is_integer():
@@ -74,7 +80,7 @@ class Explainer:
             field = shape.fields.get(name)
             if field is None:
                 if not shape.open:
-                    self._complain((*at, str(name)), f"unknown field{suggestion(str(name), shape.fields)}")
+                    self._unknown(at, str(name), shape)
             elif item is not None:
                 before = len(self.tainted)
                 mended[name] = self._read(item, field, (*at, name))

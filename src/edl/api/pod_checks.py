@@ -1,5 +1,6 @@
 """What Kubernetes would refuse in the pods of a job, said before they are made: resources, containers, their names."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from edl.api.explain import Explainer
 from edl.api.nearest import nearest
 from edl.api.pod import Container, PodTemplate
 from edl.api.pod_fields import CONTAINER_FIELDS, POD_SPEC_FIELDS, TEMPLATE_FIELDS
-from edl.api.problem import Path, Problem, warning
+from edl.api.problem import MAX_PROBLEMS, Path, Problem, warning
 from edl.api.shape import shape_of
 
 GPU_RESOURCES = ("nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu")
@@ -123,9 +124,10 @@ def label_problems(labels: Mapping[str, str], at: Path) -> Iterator[Problem]:
 
 def _unknown_fields(value: Mapping[str, Any], known: Sequence[str], at: Path) -> Iterator[Problem]:
     """A warning, not an error: a newer Kubernetes may know the field, and it is passed on as it stands."""
-    for name in value:
-        if name not in known and (near := nearest(str(name), known)):
-            yield warning((*at, str(name)), f"Kubernetes knows no such field, it is passed on; did you mean {near}?")
+    unknown = (str(name) for name in value if name not in known)
+    for name in itertools.islice(unknown, MAX_PROBLEMS):
+        if near := nearest(name, known):
+            yield warning((*at, name), f"Kubernetes knows no such field, it is passed on; did you mean {near}?")
 
 
 def _item(items: Any, index: int) -> Mapping[str, Any]:

@@ -9,6 +9,10 @@ Path = tuple[str | int, ...]
 Severity = Literal["error", "warning"]
 
 
+# Of one object. A larger number helps nobody and costs a hostile manifest nothing.
+MAX_PROBLEMS = 100
+
+
 class Problem(msgspec.Struct, frozen=True):
     at: Path
     message: str
@@ -39,6 +43,19 @@ def _plain(step: str) -> bool:
 
 def warning(at: Path, message: str) -> Problem:
     return Problem(at, message, "warning")
+
+
+def first(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """The first MAX_PROBLEMS errors, and warnings as far as there is room. Stops looking when it has them."""
+    kept: list[Problem] = []
+    wrong = 0
+    for problem in problems:
+        wrong += problem.severity == "error"
+        if problem.severity == "error" or len(kept) < MAX_PROBLEMS:
+            kept.append(problem)
+        if wrong >= MAX_PROBLEMS:
+            break
+    return tuple(kept)
 
 
 def errors(problems: Iterable[Problem]) -> list[Problem]:

@@ -19,7 +19,7 @@ from edl.api.pod_checks import (
     resource_problems,
     template_problems,
 )
-from edl.api.problem import Path, Problem, warning
+from edl.api.problem import Path, Problem, first, warning
 from edl.api.rules import rule_problems
 from edl.api.spec import Resources
 from edl.api.training_job import Etcd, Master, Pserver, Trainer, TrainingJob, TrainingJobSpec
@@ -29,10 +29,17 @@ _GPU_WITHOUT_CPU = "asks for GPUs and no cpu; training stalls when launching ker
 
 
 def validate(job: EdlObject) -> tuple[Problem, ...]:
-    """Errors and warnings."""
-    name_problem = names.dns_subdomain_problem if isinstance(job, JobResource) else names.job_name_problem
-    rules = (*rule_problems(job.spec, _SPEC), *(_pserver_default(job.spec) if isinstance(job, TrainingJob) else ()))
-    return (*_metadata(job.metadata, name_problem), *rules, *_of_kind(default(job)))
+    """Errors and warnings, the first hundred."""
+    return first(_problems(job))
+
+
+def _problems(job: EdlObject) -> Iterator[Problem]:
+    resource = isinstance(job, JobResource)
+    yield from _metadata(job.metadata, names.dns_subdomain_problem if resource else names.job_name_problem)
+    yield from rule_problems(job.spec, _SPEC)
+    if isinstance(job, TrainingJob):
+        yield from _pserver_default(job.spec)
+    yield from _of_kind(default(job))
 
 
 def _of_kind(job: EdlObject) -> Iterator[Problem]:

@@ -4,6 +4,8 @@ Refused: what differs between parsers (`scalars`), duplicate keys, tags, explosi
 end. Where a document can still be read on, it is, so that all its problems come at once.
 """
 
+import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +16,7 @@ from edl.api.problem import Path
 from edl.cli.scalars import Disputed, resolve
 
 MAX_BYTES = 5_000_000
-MAX_DOCUMENT = 1_500_000  # etcd takes no more
+MAX_DOCUMENT = 1_000_000  # API servers take little more
 MAX_DEPTH = 100
 MAX_ALIASED = 10_000
 
@@ -68,6 +70,9 @@ class _Frame(msgspec.Struct):
 
 def documents(text: str) -> Iterator[Document]:
     """Every document of the text. After one that is broken YAML nothing more can be read."""
+    if oversized := _oversized(text):
+        yield oversized
+        return
     number = 0
     events = yaml.parse(text, Loader=yaml.CSafeLoader)
     builder: _Builder | None = None
@@ -75,7 +80,7 @@ def documents(text: str) -> Iterator[Document]:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 number += 1
-                builder = _Builder(number, _start(event))
+                builder = _Builder(Document(number, _start(event).line + 1))
             elif isinstance(event, yaml.DocumentEndEvent) and builder:
                 yield builder.document
                 builder = None
@@ -87,6 +92,18 @@ def documents(text: str) -> Iterator[Document]:
     except yaml.YAMLError as error:
         document = builder.document if builder else Document(number + 1, 1)
         yield _broken(document, _syntax_problem(error, text))
+
+
+def _oversized(text: str) -> Document | None:
+    """A document that is too large to be read at all, found before anything is parsed."""
+    if len(text) <= MAX_DOCUMENT:
+        return None
+    starts = [0, *(match.start() for match in re.finditer(r"^---", text, re.MULTILINE)), len(text)]
+    for number, (start, end) in enumerate(itertools.pairwise(starts), 1):
+        if end - start > MAX_DOCUMENT:
+            document = Document(number, text.count("\n", 0, start) + 1)
+            return _broken(document, YamlProblem(document.line, (), f"is larger than {MAX_DOCUMENT} characters"))
+    return None
 
 
 def _broken(document: Document, problem: YamlProblem) -> Document:
@@ -116,19 +133,15 @@ def _start(event: yaml.Event) -> yaml.Mark:
 class _Builder:
     """Builds one document from its events."""
 
-    def __init__(self, number: int, start: yaml.Mark) -> None:
-        self.document = Document(number, start.line + 1)
-        self._start = start.index
+    def __init__(self, document: Document) -> None:
+        self.document = document
         self._frames: list[_Frame] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._nodes = 0
         self._aliased = 0
 
     def take(self, event: yaml.Event) -> None:
-        mark = _start(event)
-        line = mark.line + 1
-        if mark.index - self._start > MAX_DOCUMENT:
-            raise _BrokenError(line, (), f"is larger than {MAX_DOCUMENT} characters, which no API server stores")
+        line = _start(event).line + 1
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event, line)
         elif isinstance(event, yaml.MappingStartEvent):
