@@ -14,6 +14,7 @@ from pathlib import Path
 from edl.embedded.certificates import Authority, write_private
 from edl.embedded.kubeconfig import kubeconfig
 from edl.embedded.server import ADMIN, Server
+from edl.embedded.streams import NODE_CLIENT
 
 
 async def main(directory: Path, port: int, token: str) -> None:
@@ -22,7 +23,14 @@ async def main(directory: Path, port: int, token: str) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     authority = Authority.at(directory)
     tls = authority.server_context(authority.issue("apiserver", hosts=["127.0.0.1", "localhost"]))
-    async with Server(directory / "store.db", port=port, tls=tls, tokens={token: ADMIN}) as server:
+    async with Server(
+        directory / "store.db",
+        port=port,
+        tls=tls,
+        tokens={token: ADMIN},
+        root_ca=authority.pair.certificate.decode(),
+        node_tls=authority.client_context(authority.issue(NODE_CLIENT, organizations=["system:masters"])),
+    ) as server:
         write_private(directory / "kubeconfig", kubeconfig(server.url, authority.pair.certificate, token))
         print(server.url, flush=True)
         await stop.wait()

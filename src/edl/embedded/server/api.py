@@ -1,19 +1,21 @@
-"""Which handler answers which request. Everything below is independent of HTTP; `http.py` and `direct.py` are the two
+"""Which handler answers which request. Everything below is independent of HTTP; `http.py` and `direct.py` are the
 ways in."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
-from edl.embedded.server import delete, discovery, patch, read, status, write
+from edl.embedded.server import delete, discovery, openapi, podverbs, read, reviews, scale, status, write
 from edl.embedded.server.call import ANONYMOUS, JSON, Answer, Call, Query, User, resolve
-from edl.embedded.server.core import Core, encode
+from edl.embedded.server.core import Core
 from edl.embedded.server.store import StoreError
+from edl.embedded.server.tokens import Tokens
 from edl.embedded.server.watch import Watch
 
-_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
+_STREAMS = frozenset({"attach", "exec", "log", "portforward"})
 
 
 @dataclass(slots=True)
@@ -30,12 +32,23 @@ class Request:
     user_agent: str = ""
 
 
-class Api:
-    def __init__(self, core: Core) -> None:
-        self.core = core
+@dataclass(slots=True)
+class NodeStream:
+    """A request that a node must answer (logs, exec, attach, port-forward): whoever owns the connection relays it."""
 
-    async def handle(self, request: Request) -> Answer | Watch:
-        """Answer, or the Status of what went wrong: never an exception."""
+    call: Call
+
+
+Result = Answer | Watch | NodeStream
+
+
+class Api:
+    def __init__(self, core: Core, tokens: Tokens) -> None:
+        self.core = core
+        self.tokens = tokens
+
+    async def handle(self, request: Request) -> Result:
+        """An answer, or the Status of what went wrong: refusals are not exceptions to the caller."""
         try:
             return await self._dispatch(request)
         except status.ApiError as error:
@@ -44,7 +57,7 @@ class Api:
             problem = status.internal(str(error))
             return Answer(problem.code, problem.body())
 
-    async def _dispatch(self, request: Request) -> Answer | Watch:
+    async def _dispatch(self, request: Request) -> Result:
         found = resolve(self.core.registry, request.path)
         if found is None:
             return self._other(request)
@@ -63,82 +76,81 @@ class Api:
             request.user,
             request.user_agent,
         )
-        verb = verb_of(call)
-        self._authorise(request.user, verb, call)
+        verb = _verb(call)
+        if request.user is ANONYMOUS:
+            raise _forbidden(request.user, verb, call)
+        _check_verb(verb, call)
+        if subresource:
+            return await self._subresource(verb, call)
         return await self._perform(verb, call)
 
-    def _authorise(self, user: User, verb: str, call: Call) -> None:
-        """Who has a credential may do everything: RBAC objects are stored and not enforced. Who has none, nothing."""
-        if user is not ANONYMOUS:
-            return
-        where = f' in the namespace "{call.namespace}"' if call.namespace else " at the cluster scope"
-        path = f"{call.resource.plural}/{call.subresource}" if call.subresource else call.resource.plural
-        why = f'User "{user.name}" cannot {verb} resource "{path}" in API group "{call.resource.group}"{where}'
-        if call.name:
-            raise status.forbidden(call.resource.group, call.resource.plural, call.name, why)
-        text = f"{status.qualified(call.resource.group, call.resource.plural)} is forbidden: {why}"
-        raise status.ApiError(
-            403,
-            "Forbidden",
-            text,
-            {
-                key: value
-                for key, value in {"group": call.resource.group, "kind": call.resource.plural}.items()
-                if value
-            },
-        )
-
-    async def _perform(self, verb: str, call: Call) -> Answer | Watch:
-        store = self.core.store
-        if call.subresource:
-            allowed = call.resource.subresource(call.subresource)
-            assert allowed is not None
-            if verb not in allowed.verbs:
-                raise status.method_not_allowed()
-        elif verb not in call.resource.verbs:
-            raise status.method_not_allowed()
+    async def _perform(self, verb: str, call: Call) -> Result:
+        core = self.core
         match verb:
             case "get":
-                return read.get(store, call)
+                return read.get(core.store, call)
             case "list":
-                return read.list_objects(store, call)
+                return read.list_objects(core.store, call)
             case "watch":
-                return read.watch(store, call)
+                return read.watch(core.store, call)
             case "create":
-                return await write.create(self.core, call)
+                return await self._create(call)
             case "update":
-                return await write.replace(self.core, call)
+                return await write.replace(core, call)
             case "patch":
-                return await self._patch(call)
+                return await write.patch_object(core, call)
             case "delete":
-                return await delete.delete(self.core, call)
+                return await delete.delete(core, call)
             case _:
-                return await delete.delete_collection(self.core, call)
+                return await delete.delete_collection(core, call)
 
-    async def _patch(self, call: Call) -> Answer:
-        media = call.content_type.partition(";")[0].strip()
-        if media == patch.JSON_PATCH:
-            return await write.update(self.core, call, lambda present: patch.json_patch(present, call.body))
-        if media in (patch.MERGE_PATCH, patch.STRATEGIC_PATCH):
-            change = patch.decode_merge(call.body)
-            return await write.update(self.core, call, lambda present: patch.merge(present, change))
-        raise status.unsupported_media_type((patch.JSON_PATCH, patch.MERGE_PATCH, patch.APPLY_PATCH))
+    async def _create(self, call: Call) -> Answer:
+        if call.resource.group in ("authentication.k8s.io", "authorization.k8s.io"):
+            return await reviews.answer(self.core, call, self.tokens)
+        if call.resource.plural == "bindings" and not call.resource.group:
+            return await podverbs.bind(self.core, call)
+        return await write.create(self.core, call)
+
+    async def _subresource(self, verb: str, call: Call) -> Result:
+        core = self.core
+        if call.subresource in _STREAMS:
+            return NodeStream(call)
+        if call.subresource == "scale":
+            return scale.get(core, call) if verb == "get" else await scale.change(core, call)
+        if call.subresource == "token":
+            return await reviews.issue_token(core, call, self.tokens)
+        handler = _ACTIONS.get(call.subresource)
+        if handler is not None and verb != "get":
+            return await handler(core, call)
+        return await self._perform(verb, call)
 
     def _other(self, request: Request) -> Answer:
         if request.path in ("/healthz", "/livez", "/readyz"):
             return Answer(200, b"ok", "text/plain; charset=utf-8")
-        if request.user is ANONYMOUS and request.path not in PUBLIC:
-            why = f'forbidden: User "{request.user.name}" cannot {request.method.lower()} path "{request.path}"'
+        if request.user is ANONYMOUS and request.path not in _PUBLIC:
+            verb = _VERBS.get(request.method, request.method.lower())
+            verb = {"GET": "get", "POST": "post", "PUT": "put"}.get(request.method, verb)
+            why = f'forbidden: User "{request.user.name}" cannot {verb} path "{request.path}"'
             raise status.ApiError(403, "Forbidden", why, {})
-        answer: dict[str, Any] | None = discovery.answer(self.core.registry, request.path)
+        answer = discovery.answer(self.core.registry, request.path, request.accept)
+        if answer is None:
+            answer = openapi.answer(self.core.registry, request.path, request.accept)
         if answer is not None:
-            return Answer(200, encode(answer))
+            return answer
         if request.path.startswith(("/api/", "/apis/")):
             raise status.no_such_resource()
         return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
 
 
-def verb_of(call: Call) -> str:
+_ACTIONS: dict[str, Callable[[Core, Call], Awaitable[Answer]]] = {
+    "binding": podverbs.bind,
+    "eviction": podverbs.evict,
+    "finalize": podverbs.finalize,
+    "resize": podverbs.resize,
+}
+
+
+def _verb(call: Call) -> str:
     verb = _VERBS.get(call.method)
     if verb is None:
         raise status.method_not_allowed()
@@ -148,6 +160,29 @@ def verb_of(call: Call) -> str:
         return "get" if call.name else "list"
     if verb == "delete" and not call.name:
         return "deletecollection"
-    if (verb in ("update", "patch") and not call.name) or (verb == "create" and call.name and not call.subresource):
-        raise status.method_not_allowed()
     return verb
+
+
+def _check_verb(verb: str, call: Call) -> None:
+    allowed = call.resource.verbs
+    if call.subresource:
+        subresource = call.resource.subresource(call.subresource)
+        allowed = subresource.verbs if subresource is not None else ()
+    whole = not call.name and verb in ("update", "patch")
+    named = bool(call.name) and verb == "create" and not call.subresource
+    nowhere = verb in ("create", "deletecollection") and call.resource.namespaced and not call.namespace
+    if verb not in allowed or whole or named or nowhere:
+        raise status.method_not_allowed()
+
+
+def _forbidden(user: User, verb: str, call: Call) -> status.ApiError:
+    """RBAC is not enforced: who has a credential may do everything, who has none nothing."""
+    resource = call.resource
+    where = f' in the namespace "{call.namespace}"' if call.namespace else " at the cluster scope"
+    path = f"{resource.plural}/{call.subresource}" if call.subresource else resource.plural
+    why = f'User "{user.name}" cannot {verb} resource "{path}" in API group "{resource.group}"{where}'
+    if call.name:
+        return status.forbidden(resource.group, resource.plural, call.name, why)
+    details = {"group": resource.group, "kind": resource.plural}
+    text = f"{status.qualified(resource.group, resource.plural)} is forbidden: {why}"
+    return status.ApiError(403, "Forbidden", text, {key: value for key, value in details.items() if value})

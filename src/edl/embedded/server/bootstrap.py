@@ -1,7 +1,10 @@
-"""What a fresh cluster contains before anyone asks: the system's namespaces and priority classes."""
+"""What a fresh cluster contains before anyone asks: the system's namespaces and priority classes, its own service."""
 
 from __future__ import annotations
 
+import ipaddress
+
+from edl.embedded.server.admission import definitions, namespaces
 from edl.embedded.server.call import Object
 from edl.embedded.server.core import Core
 
@@ -9,28 +12,36 @@ _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-async def bootstrap(core: Core) -> None:
-    """Create what is missing. Idempotent: a restart creates nothing."""
+async def bootstrap(core: Core, *, port: int) -> None:
+    """Create what is missing and serve what is defined. Idempotent: a restart creates nothing."""
     for name in _NAMESPACES:
-        _ensure(core, "", "v1", "namespaces", {"metadata": namespace_metadata(name), **_NAMESPACE})
+        meta = {"name": name, "labels": {"kubernetes.io/metadata.name": name}}
+        namespace: Object = {"metadata": meta, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+        core.ensure("", "v1", "namespaces", namespace)
+        namespaces.furnish(core, namespace)
     for name, value in _PRIORITIES.items():
-        body: Object = {"metadata": {"name": name, "generation": 1}, "value": value}
-        body |= {"description": "Used for parts of the cluster itself.", "preemptionPolicy": "PreemptLowerPriority"}
-        _ensure(core, "scheduling.k8s.io", "v1", "priorityclasses", body)
+        priority: Object = {"metadata": {"name": name, "generation": 1}, "value": value}
+        priority |= {"description": "Used for parts of the cluster itself.", "preemptionPolicy": "PreemptLowerPriority"}
+        core.ensure("scheduling.k8s.io", "v1", "priorityclasses", priority)
+    core.ensure("", "v1", "services", _own_service(core, port))
+    definitions.publish_all(core)
     await core.store.committed()
 
 
-_NAMESPACE: Object = {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
-
-
-def namespace_metadata(name: str) -> Object:
-    return {"name": name, "labels": {"kubernetes.io/metadata.name": name}}
-
-
-def _ensure(core: Core, group: str, version: str, plural: str, body: Object) -> None:
-    resource = core.registry.find(group, version, plural)
-    assert resource is not None
-    meta = body["metadata"]
-    if core.store.latest(resource.storage, (meta.get("namespace", ""), meta["name"])) is None:
-        meta |= {"uid": core.new_uid(), "creationTimestamp": core.now()}
-        core.put(resource, body)
+def _own_service(core: Core, port: int) -> Object:
+    address = str(next(ipaddress.ip_network(core.service_network).hosts()))
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    return {
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
+        "spec": {
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+            "clusterIP": address,
+            "clusterIPs": [address],
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "internalTrafficPolicy": "Cluster",
+        },
+        "status": {"loadBalancer": {}},
+    }

@@ -9,6 +9,7 @@ created and answered, never stored.
 from __future__ import annotations
 
 from edl.embedded.server.registry import READ_WRITE, Resource, Subresource, resource
+from edl.embedded.server.types import builtin_type
 
 _TABLE = """
 v1:
@@ -18,7 +19,7 @@ v1:
   limitranges               LimitRange               ns      limits   -              -
   namespaces                Namespace                cluster ns       -              finalize,status no-collection
   nodes                     Node                     cluster no       -              status
-  pods                      Pod                      ns      po       all  attach,binding,eviction,exec,log,portforward,resize,status
+  pods                      Pod                      ns      po       all            pod
   resourcequotas            ResourceQuota            ns      quota    -              status
   secrets                   Secret                   ns      -        -              -
   serviceaccounts           ServiceAccount           ns      sa       -              token
@@ -55,6 +56,7 @@ scheduling.k8s.io/v1:
 """
 
 _VERBS = {"create": ("create",), "no-collection": tuple(verb for verb in READ_WRITE if verb != "deletecollection")}
+_POD = "attach,binding,eviction,exec,log,portforward,resize,status"
 _GET_WRITE = ("get", "patch", "update")
 _SUBRESOURCES = {
     "attach": Subresource("attach", "PodAttachOptions", ("create", "get")),
@@ -96,6 +98,7 @@ def _row(group: str, version: str, columns: list[str]) -> Resource:
             _SUBRESOURCES.get(name) or Subresource(name, kind, _GET_WRITE) for name in _words(subresources)
         ),
         verbs=_VERBS[columns[6]] if len(columns) > 6 else READ_WRITE,
+        type=builtin_type(group, kind),
         storage="/events" if plural == "events" else f"{group}/{plural}",
     )
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from edl.embedded.server.call import Object
+from edl.embedded.server.custom import Check, no_further_rules
 from edl.embedded.server.registry import Registry, Resource
 from edl.embedded.server.store import Entry, Store
 
@@ -29,6 +30,10 @@ class Core:
     registry: Registry
     clock: Callable[[], float] = time.time
     new_uid: Callable[[], str] = _new_uid
+    root_ca: str = ""
+    """The PEM of the authority that signed the server's certificate; every namespace gets it as a ConfigMap."""
+    service_network: str = "127.96.0.0/12"
+    further_rules: Check = no_further_rules
     _second: tuple[int, str] = field(default=(0, ""))
 
     def now(self, ahead: float = 0) -> str:
@@ -53,6 +58,15 @@ class Core:
         meta = obj["metadata"]
         meta["resourceVersion"] = str(self.store.next_rv)
         return self.store.remove(resource.storage, (meta.get("namespace", ""), meta["name"]), _stored(obj))
+
+    def ensure(self, group: str, version: str, plural: str, obj: Object) -> None:
+        """Stage an object of the server's own making, unless there is one of that name."""
+        resource = self.registry.find(group, version, plural)
+        assert resource is not None
+        meta = obj["metadata"]
+        if self.store.latest(resource.storage, (meta.get("namespace", ""), meta["name"])) is None:
+            meta |= {"uid": self.new_uid(), "creationTimestamp": self.now()}
+            self.put(resource, obj)
 
     def preview(self, obj: Object) -> Entry:
         """What a dry run answers with: an entry that was never staged."""

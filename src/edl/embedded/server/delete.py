@@ -3,15 +3,20 @@ do."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import msgspec
 
-from edl.embedded.server import body, selectors, status
+from edl.embedded.server import admission, body, selectors, status
 from edl.embedded.server.call import Answer, Call, Object
 from edl.embedded.server.core import Core, encode
+from edl.embedded.server.kinds import kind_of
 from edl.embedded.server.read import renderer
 from edl.embedded.server.store import Entry
+from edl.embedded.server.types import builtin_types
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_POLICIES = ("Background", "Foreground", "Orphan")
 
 
 class Preconditions(msgspec.Struct):
@@ -28,17 +33,32 @@ class DeleteOptions(msgspec.Struct):
 
 
 def parse_options(call: Call) -> DeleteOptions:
-    if call.body:
-        try:
-            return msgspec.convert(body.parse(call), DeleteOptions)
-        except msgspec.ValidationError as error:
-            raise status.bad_request(f"DeleteOptions: {error}") from None
     query = call.query
-    return DeleteOptions(
+    options = DeleteOptions(
         gracePeriodSeconds=query.number("gracePeriodSeconds"),
         propagationPolicy=query.get("propagationPolicy") or None,
         orphanDependents=query.flag("orphanDependents") if "orphanDependents" in query else None,
     )
+    if call.body:
+        try:
+            options = msgspec.convert(body.parse(call, builtin_types()["meta.DeleteOptions"]), DeleteOptions)
+        except msgspec.ValidationError as error:
+            raise status.bad_request(f"DeleteOptions: {error}") from None
+    check_options(options)
+    return options
+
+
+def check_options(options: DeleteOptions) -> None:
+    cause = None
+    if options.propagationPolicy and options.orphanDependents is not None:
+        text = 'Invalid value: "": orphanDependents and deletionPropagation cannot be both set'
+        cause = status.Cause("FieldValueInvalid", text, "propagationPolicy")
+    elif options.propagationPolicy and options.propagationPolicy not in _POLICIES:
+        listed = ", ".join(f'"{policy}"' for policy in (*sorted(_POLICIES), "nil"))
+        text = f'Unsupported value: "{options.propagationPolicy}": supported values: {listed}'
+        cause = status.Cause("FieldValueNotSupported", text, "propagationPolicy")
+    if cause is not None:
+        raise status.invalid("meta.k8s.io", "DeleteOptions", "", [cause])
 
 
 async def delete(core: Core, call: Call) -> Answer:
@@ -49,10 +69,10 @@ async def delete(core: Core, call: Call) -> Answer:
         raise call.not_found()
     entry, gone = delete_entry(core, call, entry, options)
     await core.store.committed()
-    if gone:
+    if gone and not kind_of(call.resource).returns_deleted:
         uid = msgspec.json.decode(entry.body)["metadata"]["uid"]
         return Answer(200, encode(status.success(call.name, call.resource.group, call.resource.plural, uid)))
-    return Answer(200, rendering.object(entry), rendering.form.content_type)
+    return Answer(200, rendering.object(entry), rendering.form.content_type, warnings=call.warnings)
 
 
 async def delete_collection(core: Core, call: Call) -> Answer:
@@ -65,27 +85,87 @@ async def delete_collection(core: Core, call: Call) -> Answer:
         if latest is not None and selector.matches(latest):
             deleted.append(delete_entry(core, call, latest, options)[0])
     await core.store.committed()
-    return Answer(200, rendering.list(deleted, {"resourceVersion": str(core.store.rv)}), rendering.form.content_type)
+    body_ = rendering.list(deleted, {"resourceVersion": str(core.store.rv)})
+    return Answer(200, body_, rendering.form.content_type, warnings=call.warnings)
 
 
 def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
     """Stage the deletion, or the mark that it is wanted. The second value says whether the object is gone."""
+    old = core.read(call.resource, entry)
     obj = core.read(call.resource, entry)
-    _check_preconditions(call, obj, options)
     meta = obj["metadata"]
-    dry = call.dry_run or bool(options.dryRun)
+    _check_preconditions(call, meta, options)
     _plan_finalizers(meta, options)
-    if meta.get("finalizers"):
-        if "deletionTimestamp" not in meta:
-            meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = core.now(), 0
-        elif obj == core.read(call.resource, entry):
+    if call.resource.storage == "/namespaces":
+        _terminate_namespace(call, obj)
+    grace = _grace(call, obj, options)
+    held = bool(meta.get("finalizers")) or _is_held_namespace(call, obj)
+    if held or grace:
+        _mark(core, meta, grace or 0)
+        if obj == old:
             return entry, False
-        return (core.preview(obj) if dry else core.put(call.resource, obj)), False
-    return (core.preview(obj) if dry else core.remove(call.resource, obj)), True
+        return (core.preview(obj) if _dry(call, options) else core.put(call.resource, obj)), False
+    if grace is not None:
+        _mark(core, meta, 0)
+    if _dry(call, options):
+        return core.preview(obj), True
+    entry = core.remove(call.resource, obj)
+    admission.after(core, call, None, old)
+    return entry, True
+
+
+def _dry(call: Call, options: DeleteOptions) -> bool:
+    return call.dry_run or bool(options.dryRun)
+
+
+def _mark(core: Core, meta: Object, grace: int) -> None:
+    """Set, or bring forward, the time at which the object is to be gone; it is never put off."""
+    if "deletionTimestamp" not in meta:
+        meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = core.now(ahead=grace), grace
+        if meta.get("generation"):
+            meta["generation"] += 1
+    elif grace < meta.get("deletionGracePeriodSeconds", 0):
+        moment = datetime.fromisoformat(meta["deletionTimestamp"]).astimezone(UTC)
+        moment += timedelta(seconds=grace - meta["deletionGracePeriodSeconds"])
+        meta["deletionTimestamp"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        meta["deletionGracePeriodSeconds"] = grace
+
+
+def _grace(call: Call, obj: Object, options: DeleteOptions) -> int | None:
+    """Seconds until a pod is gone; None for every other kind, which go at once. A pod that never ran needs none."""
+    if call.resource.storage != "/pods":
+        return None
+    spec, meta = obj["spec"], obj["metadata"]
+    if not spec.get("nodeName") or obj["status"].get("phase") in ("Succeeded", "Failed"):
+        return 0
+    wanted = options.gracePeriodSeconds
+    if wanted is None:
+        wanted = meta.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds", 30))
+    wanted = 1 if wanted < 0 else wanted
+    return min(int(wanted), int(meta.get("deletionGracePeriodSeconds", wanted)))
+
+
+def _terminate_namespace(call: Call, namespace: Object) -> None:
+    if namespace["metadata"]["name"] in ("default", "kube-system", "kube-public"):
+        name = namespace["metadata"]["name"]
+        raise status.forbidden("", "namespaces", name, "this namespace may not be deleted")
+    if namespace["metadata"].get("deletionTimestamp") and namespace["spec"].get("finalizers"):
+        why = (
+            "The system is ensuring all content is removed from this namespace.  Upon completion, this namespace will "
+            "automatically be purged by the system."
+        )
+        raise status.conflict("", "namespaces", namespace["metadata"]["name"], why)
+    namespace["status"]["phase"] = "Terminating"
+
+
+def _is_held_namespace(call: Call, obj: Object) -> bool:
+    return call.resource.storage == "/namespaces" and bool(obj["spec"].get("finalizers"))
 
 
 def _plan_finalizers(meta: Object, options: DeleteOptions) -> None:
-    policy = options.propagationPolicy or ("Orphan" if options.orphanDependents else "")
+    policy = options.propagationPolicy or ""
+    if options.orphanDependents is not None:
+        policy = "Orphan" if options.orphanDependents else "Background"
     finalizers = [name for name in meta.get("finalizers") or [] if not policy or name not in (ORPHAN, FOREGROUND)]
     if policy == "Orphan":
         finalizers.append(ORPHAN)
@@ -97,16 +177,17 @@ def _plan_finalizers(meta: Object, options: DeleteOptions) -> None:
         meta.pop("finalizers", None)
 
 
-def _check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None:
-    wanted, meta, resource = options.preconditions, obj["metadata"], call.resource
+def _check_preconditions(call: Call, meta: Object, options: DeleteOptions) -> None:
+    wanted, resource = options.preconditions, call.resource
     if wanted is None:
         return
+    why = ""
     if wanted.uid is not None and wanted.uid != meta["uid"]:
         why = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {meta['uid']}"
-        raise status.conflict(resource.group, resource.plural, meta["name"], why)
-    if wanted.resourceVersion is not None and wanted.resourceVersion != meta["resourceVersion"]:
+    elif wanted.resourceVersion is not None and wanted.resourceVersion != meta["resourceVersion"]:
         why = (
-            f"Precondition failed: ResourceVersion in precondition: {wanted.resourceVersion}, ResourceVersion in "
-            f"object meta: {meta['resourceVersion']}"
+            f"Precondition failed: ResourceVersion in precondition: {wanted.resourceVersion}, "
+            f"ResourceVersion in object meta: {meta['resourceVersion']}"
         )
+    if why:
         raise status.conflict(resource.group, resource.plural, meta["name"], why)

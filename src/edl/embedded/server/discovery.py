@@ -4,30 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from edl.embedded.server.registry import Registry, Resource
+from edl.embedded.server.call import Answer
+from edl.embedded.server.core import encode
+from edl.embedded.server.custom import priority
+from edl.embedded.server.registry import Registry, Resource, Subresource
 
 KUBERNETES = "v1.36.3"
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-def answer(registry: Registry, path: str) -> dict[str, Any] | None:
+def answer(registry: Registry, path: str, accept: str) -> Answer | None:
     parts = path.strip("/").split("/")
+    if parts in (["api"], ["apis"]) and _AGGREGATED in accept.replace(" ", ""):
+        names = [""] if parts == ["api"] else [name for name in registry.groups() if name]
+        items = [_group_discovery(registry, name) for name in names]
+        body = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+        return Answer(200, encode(body), _AGGREGATED)
+    document = _legacy(registry, parts)
+    return Answer(200, encode(document)) if document is not None else None
+
+
+def _legacy(registry: Registry, parts: list[str]) -> dict[str, Any] | None:
     match parts:
         case ["version"]:
             return version()
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
         case ["apis"]:
-            return {
-                "kind": "APIGroupList",
-                "apiVersion": "v1",
-                "groups": [_group(registry, name) for name in registry.groups() if name],
-            }
+            groups = [_group(registry, name) for name in registry.groups() if name]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
         case ["api", found] if registry.has_version("", found):
             return _resources(registry, "", found)
         case ["apis", group] if group in registry.groups():
             return {"kind": "APIGroup", "apiVersion": "v1", **_group(registry, group)}
         case ["apis", group, found] if registry.has_version(group, found):
             return _resources(registry, group, found)
+        case [""]:
+            return {"paths": sorted(_paths(registry))}
     return None
 
 
@@ -46,8 +59,20 @@ def version() -> dict[str, str]:
     }
 
 
+def _paths(registry: Registry) -> set[str]:
+    paths = {"/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"}
+    for group, versions in registry.groups().items():
+        if group:
+            paths |= {f"/apis/{group}", *(f"/apis/{group}/{found}" for found in versions)}
+    return paths
+
+
+def _versions(registry: Registry, name: str) -> list[str]:
+    return sorted(registry.groups()[name], key=priority)
+
+
 def _group(registry: Registry, name: str) -> dict[str, Any]:
-    versions = [{"groupVersion": f"{name}/{found}", "version": found} for found in registry.groups()[name]]
+    versions = [{"groupVersion": f"{name}/{found}", "version": found} for found in _versions(registry, name)]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
@@ -55,7 +80,7 @@ def _resources(registry: Registry, group: str, found: str) -> dict[str, Any]:
     listed: list[dict[str, Any]] = []
     for resource in registry.of_version(group, found):
         listed.append(_resource(resource))
-        listed.extend(_subresources(resource))
+        listed.extend(_subresource(resource, sub) for sub in resource.subresources)
     group_version = f"{group}/{found}" if group else found
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
 
@@ -75,15 +100,53 @@ def _resource(resource: Resource) -> dict[str, Any]:
     return entry
 
 
-def _subresources(resource: Resource) -> list[dict[str, Any]]:
-    entries = []
-    for sub in resource.subresources:
-        entry: dict[str, Any] = {
-            "name": f"{resource.plural}/{sub.name}",
-            "singularName": "",
-            "namespaced": resource.namespaced,
+def _subresource(resource: Resource, sub: Subresource) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": f"{resource.plural}/{sub.name}",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+    }
+    if sub.group:
+        entry |= {"group": sub.group, "version": sub.version}
+    return entry | {"kind": sub.kind, "verbs": list(sub.verbs)}
+
+
+def _group_discovery(registry: Registry, name: str) -> dict[str, Any]:
+    meta: dict[str, Any] = {"name": name} if name else {}
+    versions = [
+        {
+            "version": found,
+            "freshness": "Current",
+            "resources": [_resource_discovery(resource) for resource in registry.of_version(name, found)],
         }
-        if sub.group:
-            entry |= {"group": sub.group, "version": sub.version}
-        entries.append(entry | {"kind": sub.kind, "verbs": list(sub.verbs)})
-    return entries
+        for found in _versions(registry, name)
+    ]
+    return {"metadata": {**meta, "creationTimestamp": None}, "versions": versions}
+
+
+def _resource_discovery(resource: Resource) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "resource": resource.plural,
+        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    if resource.subresources:
+        entry["subresources"] = [
+            {
+                "subresource": sub.name,
+                "responseKind": {
+                    "group": sub.group if sub.version else resource.group,
+                    "version": sub.version or resource.version,
+                    "kind": sub.kind,
+                },
+                "verbs": list(sub.verbs),
+            }
+            for sub in resource.subresources
+        ]
+    return entry

@@ -4,17 +4,16 @@ are not."""
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import ssl
-from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
 from edl.embedded.server import status
-from edl.embedded.server.api import Api, Request
+from edl.embedded.server.api import Api, NodeStream, Request
 from edl.embedded.server.call import ANONYMOUS, JSON, Answer, User, parse_query
+from edl.embedded.server.nodeproxy import NodeProxy
 from edl.embedded.server.watch import Watch
 
 BODY_LIMIT = 3 << 20
@@ -23,17 +22,16 @@ _log = logging.getLogger(__name__)
 
 
 def _bounded_request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-    return web.BaseRequest(
-        message, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=BODY_LIMIT
-    )
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT)
 
 
 class Front:
-    """One listening socket. `tokens` maps bearer tokens to users."""
+    """One listening socket."""
 
-    def __init__(self, api: Api, *, tokens: Mapping[str, User]) -> None:
+    def __init__(self, api: Api, *, node_tls: ssl.SSLContext | None) -> None:
         self._api = api
-        self._tokens = dict(tokens)
+        self._nodes = NodeProxy(api.core, node_tls)
         self._runner: web.ServerRunner | None = None
         self._watches: set[Watch] = set()
 
@@ -41,34 +39,36 @@ class Front:
         server = web.Server(self._serve, request_factory=_bounded_request)
         self._runner = web.ServerRunner(server, handle_signals=False, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=tls, backlog=1024)
+        site = web.TCPSite(self._runner, host, port, ssl_context=tls, backlog=1024, shutdown_timeout=1)
         await site.start()
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
         for watch in list(self._watches):
             watch.stop()
+        await self._nodes.stop()
         if self._runner is not None:
-            await self._runner.shutdown()
             await self._runner.cleanup()
 
     async def _serve(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
-            answer = await self._api.handle(await self._request(http))
+            result = await self._api.handle(await self._request(http))
+            if isinstance(result, NodeStream):
+                return await self._nodes.serve(http, result.call)
         except status.ApiError as error:
-            answer = Answer(error.code, error.body(), headers=error.headers)
+            result = Answer(error.code, error.body(), headers=error.headers)
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:
             _log.exception("%s %s failed", http.method, http.path)
-            problem = status.internal(f"{type(error).__name__}: {error}")
-            answer = Answer(500, problem.body())
-        if isinstance(answer, Watch):
-            return await self._stream(http, answer)
-        headers = {"Content-Type": answer.content_type, "Cache-Control": "no-cache, private", **answer.headers}
-        response = web.Response(status=answer.code, body=answer.body, headers=headers)
-        for warning in answer.warnings:
-            response.headers.add("Warning", f'299 - "{warning}"')
+            result = Answer(500, status.internal(f"{type(error).__name__}: {error}").body())
+        if isinstance(result, Watch):
+            return await self._stream(http, result)
+        headers = {"Content-Type": result.content_type, "Cache-Control": "no-cache, private", **result.headers}
+        response = web.Response(status=result.code, body=result.body, headers=headers)
+        for warning in result.warnings:
+            escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
+            response.headers.add("Warning", f'299 - "{escaped}"')
         return response
 
     async def _request(self, http: web.BaseRequest) -> Request:
@@ -96,13 +96,12 @@ class Front:
     def _authenticate(self, http: web.BaseRequest) -> User:
         header = http.headers.get("Authorization", "")
         if not header:
-            return ANONYMOUS
+            return _certified(http)
         scheme, _, token = header.partition(" ")
-        if scheme.lower() == "bearer":
-            for known, user in self._tokens.items():
-                if hmac.compare_digest(known.encode(), token.strip().encode()):
-                    return user
-        raise status.unauthorized()
+        user = self._api.tokens.user(token.strip()) if scheme.lower() == "bearer" else None
+        if user is None:
+            raise status.unauthorized()
+        return user
 
     async def _stream(self, http: web.BaseRequest, watch: Watch) -> web.StreamResponse:
         response = web.StreamResponse(
@@ -115,8 +114,7 @@ class Front:
             return response
 
         def out(chunk: bytes) -> None:
-            # Straight to the transport: a commit fans out to every watch in one turn of the loop, without waking a
-            # task for each.
+            # Straight to the transport: a commit reaches every watch within one turn of the loop, and no task is woken.
             transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
             if transport.get_write_buffer_size() > _SLOW_WATCH_BYTES:
                 transport.abort()
@@ -130,3 +128,14 @@ class Front:
             self._watches.discard(watch)
             watch.stop()
         return response
+
+
+def _certified(http: web.BaseRequest) -> User:
+    """Whoever presents a certificate of the cluster's authority is who it says."""
+    certificate = http.get_extra_info("peercert")
+    if not certificate:
+        return ANONYMOUS
+    subject = [(name, value) for part in certificate.get("subject", ()) for name, value in part]
+    groups = tuple(value for name, value in subject if name == "organizationName")
+    name = next((value for key, value in subject if key == "commonName"), "")
+    return User(name, (*groups, "system:authenticated")) if name else ANONYMOUS

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from edl.embedded.server.types import Struct
+
 READ_WRITE = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -36,6 +38,8 @@ class Resource:
     subresources: tuple[Subresource, ...] = ()
     storage: str = ""
     """The key of the store: the same for every version of one resource (and for the two groups of events)."""
+    type: Struct = field(default_factory=Struct)
+    """The shape of its objects."""
     custom: Any = None
     """What the CustomResourceDefinition says of this version; None for a built-in resource."""
     prefix: bytes = field(default=b"", compare=False)

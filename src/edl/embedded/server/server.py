@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,29 +14,45 @@ from edl.embedded.server.api import Api
 from edl.embedded.server.bootstrap import bootstrap
 from edl.embedded.server.builtin import builtin_resources
 from edl.embedded.server.call import User
-from edl.embedded.server.core import Core
+from edl.embedded.server.cleanup import DefinitionCleanup
+from edl.embedded.server.core import Core, decode, encode
+from edl.embedded.server.custom import Check, no_further_rules
 from edl.embedded.server.http import Front
 from edl.embedded.server.registry import Registry
 from edl.embedded.server.store import Store
+from edl.embedded.server.tokens import Tokens
+
+_KEY = ("internal/keys", ("", "service-accounts"))
 
 
 class Server:
     """`async with Server(path, tokens={...}) as server:` serves until the block ends; `server.url` says where.
 
-    `path` None keeps everything in memory. `port` 0 takes a free one. Without `tls` it speaks plain HTTP.
+    path: the store's file; None keeps everything in memory.
+    host, port: where to listen; port 0 takes a free one.
+    tls: the listener's context; without it plain HTTP is spoken. `root_ca` is the PEM that clients should trust.
+    tokens: bearer tokens and whose they are. Client certificates that `tls` accepts count as well.
+    node_tls: the context with which nodes are called for logs, exec and port-forward (see `edl.embedded.streams`).
+    further_rules: admission for custom resources beyond their schemas.
     """
 
     def __init__(
         self,
         path: Path | None,
         *,
+        tokens: Mapping[str, User],
         host: str = "127.0.0.1",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
-        tokens: Mapping[str, User],
+        root_ca: str = "",
+        node_tls: ssl.SSLContext | None = None,
+        service_network: str = "127.96.0.0/12",
+        further_rules: Check = no_further_rules,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._path, self._host, self._port, self._tls = path, host, port, tls
-        self._tokens = tokens
+        self._fixed, self._root_ca, self._node_tls = tokens, root_ca, node_tls
+        self._network, self._rules, self._clock = service_network, further_rules, clock
         self.port = 0
 
     @property
@@ -43,14 +61,38 @@ class Server:
 
     async def start(self) -> None:
         self.store = Store(self._path)
-        self.api = Api(Core(self.store, Registry(builtin_resources())))
-        await bootstrap(self.api.core)
-        self._front = Front(self.api, tokens=self._tokens)
+        self.core = Core(
+            self.store,
+            Registry(builtin_resources()),
+            clock=self._clock,
+            root_ca=self._root_ca,
+            service_network=self._network,
+            further_rules=self._rules,
+        )
+        tokens = Tokens(self._fixed, key=await self._signing_key(), account_uid=self._account_uid, clock=self._clock)
+        self.api = Api(self.core, tokens)
+        self._front = Front(self.api, node_tls=self._node_tls)
         self.port = await self._front.start(self._host, self._port, self._tls)
+        await bootstrap(self.core, port=self.port)
+        self._cleanup = DefinitionCleanup(self.core)
+        self._cleanup.start()
 
     async def stop(self) -> None:
+        await self._cleanup.stop()
         await self._front.stop()
         await self.store.close()
+
+    async def _signing_key(self) -> bytes:
+        """The key of service accounts' tokens outlives a restart, or running pods would lose their identity."""
+        entry = self.store.get(*_KEY)
+        if entry is None:
+            entry = self.store.put(*_KEY, encode({"key": secrets.token_hex(32)}))
+            await self.store.committed()
+        return bytes.fromhex(decode(entry.body)["key"])
+
+    def _account_uid(self, namespace: str, name: str) -> str | None:
+        entry = self.store.get("/serviceaccounts", (namespace, name))
+        return str(decode(entry.body)["metadata"]["uid"]) if entry is not None else None
 
     async def __aenter__(self) -> Self:
         await self.start()

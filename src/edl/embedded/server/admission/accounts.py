@@ -1,0 +1,58 @@
+"""Service accounts: every pod runs as one, and finds its token where client libraries look for it."""
+
+from __future__ import annotations
+
+from edl.embedded.server import names, status
+from edl.embedded.server.call import Call, Object
+from edl.embedded.server.core import Core, decode
+from edl.embedded.server.kinds.podspec import containers
+
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+_VOLUME = "kube-api-access-"
+
+
+def give_account(core: Core, call: Call, pod: Object) -> None:
+    spec = pod["spec"]
+    name = spec.get("serviceAccountName") or "default"
+    entry = core.store.latest("/serviceaccounts", (call.namespace, name))
+    if entry is None:
+        why = f'error looking up service account {call.namespace}/{name}: serviceaccount "{name}" not found'
+        raise status.forbidden("", "pods", pod["metadata"]["name"], why)
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    account = decode(entry.body)
+    if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = account["imagePullSecrets"]
+    wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken"))
+    if wanted is not False:
+        _mount_token(spec)
+
+
+def _mount_token(spec: Object) -> None:
+    bare = [container for container in containers(spec) if not _has_token(container)]
+    if not bare:
+        return
+    volumes = spec.setdefault("volumes", [])
+    known = next((volume["name"] for volume in volumes if volume["name"].startswith(_VOLUME)), "")
+    volume = known or names.generate(_VOLUME)
+    if not known:
+        volumes.append({"name": volume, "projected": _projected()})
+    for container in bare:
+        mount = {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}
+        container.setdefault("volumeMounts", []).append(mount)
+
+
+def _has_token(container: Object) -> bool:
+    return any(mount.get("mountPath") == TOKEN_PATH for mount in container.get("volumeMounts") or ())
+
+
+def _projected() -> Object:
+    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    authority = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    return {
+        "sources": [
+            {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+            {"configMap": authority},
+            {"downwardAPI": {"items": [namespace]}},
+        ],
+        "defaultMode": 420,
+    }

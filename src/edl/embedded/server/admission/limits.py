@@ -1,0 +1,80 @@
+"""LimitRanges: default requests and limits for containers, and bounds on what they may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edl.embedded.server import quantity, status
+from edl.embedded.server.call import Call, Object
+from edl.embedded.server.core import Core, decode
+from edl.embedded.server.kinds.podspec import containers
+
+_ANNOTATION = "kubernetes.io/limit-ranger"
+
+
+def _ranges(core: Core, namespace: str) -> Iterator[Object]:
+    for entry in core.store.entries("/limitranges", namespace):
+        yield from decode(entry.body)["spec"].get("limits") or ()
+
+
+def apply_defaults(core: Core, call: Call, pod: Object) -> None:
+    notes: list[str] = []
+    for limit in _ranges(core, call.namespace):
+        if limit.get("type") == "Container":
+            for container in containers(pod["spec"]):
+                notes += _complete(container, limit)
+    if notes:
+        pod["metadata"].setdefault("annotations", {})[_ANNOTATION] = "LimitRanger plugin set: " + "; ".join(notes)
+
+
+def _complete(container: Object, limit: Object) -> Iterator[str]:
+    resources = container["resources"]
+    for field, source in (("requests", "defaultRequest"), ("limits", "default")):
+        given = resources.get(field) or {}
+        added = [name for name in sorted(limit.get(source) or {}) if name not in given]
+        if added:
+            resources[field] = {**given, **{name: limit[source][name] for name in added}}
+            yield f"{', '.join(added)} {field.removesuffix('s')} for container {container['name']}"
+
+
+def check(core: Core, call: Call, pod: Object) -> None:
+    for limit in _ranges(core, call.namespace):
+        if limit.get("type") == "Container":
+            problems = [
+                text
+                for container in containers(pod["spec"])
+                for text in _violations(container["resources"], limit, "Container")
+            ]
+        elif limit.get("type") == "Pod":
+            problems = list(_violations(_total(pod["spec"]), limit, "Pod"))
+        else:
+            continue
+        if problems:
+            text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+            raise status.forbidden("", "pods", pod["metadata"]["name"], text)
+
+
+def _total(spec: Object) -> Object:
+    total: Object = {}
+    for field in ("requests", "limits"):
+        sums: dict[str, object] = {}
+        for container in spec.get("containers") or ():
+            for name, amount in (container["resources"].get(field) or {}).items():
+                before = quantity.parse(str(sums.get(name, "0")))
+                sums[name] = quantity.render(before + quantity.parse(amount))
+        total[field] = sums
+    return total
+
+
+def _violations(resources: Object, limit: Object, what: str) -> Iterator[str]:
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    for name, least in (limit.get("min") or {}).items():
+        if name not in requests:
+            yield f"minimum {name} usage per {what} is {least}.  No request is specified"
+        elif quantity.parse(requests[name]) < quantity.parse(least):
+            yield f"minimum {name} usage per {what} is {least}, but request is {requests[name]}"
+    for name, most in (limit.get("max") or {}).items():
+        if name not in limits:
+            yield f"maximum {name} usage per {what} is {most}.  No limit is specified"
+        elif quantity.parse(limits[name]) > quantity.parse(most):
+            yield f"maximum {name} usage per {what} is {most}, but limit is {limits[name]}"

@@ -1,0 +1,58 @@
+"""Priority classes become numbers on pods; and pods outlive a short absence of their node."""
+
+from __future__ import annotations
+
+from edl.embedded.server import status
+from edl.embedded.server.call import Call, Object
+from edl.embedded.server.core import Core, decode
+
+_STORAGE = "scheduling.k8s.io/priorityclasses"
+_GRACE_SECONDS = 300
+_ABSENCES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def give_priority(core: Core, call: Call, pod: Object) -> None:
+    spec = pod["spec"]
+    name = spec.get("priorityClassName") or ""
+    chosen = _find(core, call, pod, name) if name else _global_default(core)
+    if chosen is not None:
+        spec["priorityClassName"] = chosen["metadata"]["name"]
+    value = chosen.get("value", 0) if chosen is not None else 0
+    policy = (chosen or {}).get("preemptionPolicy") or "PreemptLowerPriority"
+    if spec.get("priority") is not None and spec["priority"] != value:
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission "
+            f"controller computed {value} from the given PriorityClass name"
+        )
+        raise status.forbidden("", "pods", pod["metadata"]["name"], why)
+    spec["priority"] = value
+    spec["preemptionPolicy"] = spec.get("preemptionPolicy") or policy
+
+
+def _find(core: Core, call: Call, pod: Object, name: str) -> Object:
+    entry = core.store.latest(_STORAGE, ("", name))
+    if entry is None:
+        raise status.forbidden("", "pods", pod["metadata"]["name"], f"no PriorityClass with name {name} was found")
+    found: Object = decode(entry.body)
+    return found
+
+
+def _global_default(core: Core) -> Object | None:
+    """Of several the lowest counts, so that a mistake cannot raise everybody."""
+    found = [decode(entry.body) for entry in core.store.entries(_STORAGE)]
+    defaults = [entry for entry in found if entry.get("globalDefault")]
+    return min(defaults, key=lambda entry: int(entry.get("value", 0)), default=None)
+
+
+def tolerate_briefly(pod: Object) -> None:
+    tolerations = pod["spec"].get("tolerations") or []
+    for key in _ABSENCES:
+        if not any(_covers(toleration, key) for toleration in tolerations):
+            grace = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _GRACE_SECONDS}
+            tolerations = [*tolerations, grace]
+    pod["spec"]["tolerations"] = tolerations
+
+
+def _covers(toleration: Object, key: str) -> bool:
+    same_key = toleration.get("key") == key or (not toleration.get("key") and toleration.get("operator") == "Exists")
+    return same_key and toleration.get("effect", "") in ("", "NoExecute")

@@ -1,0 +1,103 @@
+"""Jobs: the selector and labels that the server generates, defaults, and what may change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edl.embedded.server import causes
+from edl.embedded.server.call import Object
+from edl.embedded.server.kinds import selectors
+from edl.embedded.server.kinds.base import Kind
+from edl.embedded.server.kinds.podrules import check_pod_spec
+from edl.embedded.server.kinds.podspec import default_template
+from edl.embedded.server.status import Cause
+
+_IMMUTABLE = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+_UNLIMITED = 2**31 - 1
+_LABELS = (
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+    "controller-uid",
+    "job-name",
+)
+
+
+def _default(job: Object) -> None:
+    spec = job["spec"]
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("completionMode", "NonIndexed")
+    if "backoffLimit" not in spec:
+        spec["backoffLimit"] = _UNLIMITED if "backoffLimitPerIndex" in spec else 6
+    spec.setdefault("suspend", False)
+    spec.setdefault("manualSelector", False) if "manualSelector" in spec else None
+    if "podReplacementPolicy" not in spec:
+        spec["podReplacementPolicy"] = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
+    default_template(spec["template"])
+
+
+def _prepare_create(job: Object) -> None:
+    """Pods are selected by the job's uid, so that two jobs of one name never share a pod."""
+    job["status"] = {}
+    spec, uid, name = job["spec"], job["metadata"]["uid"], job["metadata"]["name"]
+    if spec.get("manualSelector"):
+        return
+    labels = spec["template"]["metadata"].setdefault("labels", {})
+    labels |= dict(zip(_LABELS, (uid, name, uid, name), strict=True))
+    selector = spec.setdefault("selector", {})
+    selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
+
+
+def _check(job: Object) -> Iterator[Cause]:
+    spec = job["spec"]
+    for name in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"):
+        if spec.get(name, 0) < 0:
+            yield causes.invalid(f"spec.{name}", spec[name], "must be greater than or equal to 0")
+    if spec["completionMode"] not in ("Indexed", "NonIndexed"):
+        yield causes.unsupported("spec.completionMode", spec["completionMode"], ("Indexed", "NonIndexed"))
+    elif spec["completionMode"] == "Indexed" and "completions" not in spec:
+        yield causes.required("spec.completions", 'when completion mode is "Indexed"')
+    yield from check_pod_spec(spec["template"]["spec"], "spec.template.spec")
+    policy = spec["template"]["spec"].get("restartPolicy", "")
+    if policy not in ("Never", "OnFailure") and policy == "Always":
+        supported = ("OnFailure", "Never")
+        yield causes.unsupported("spec.template.spec.restartPolicy", policy, supported)
+    selector = spec.get("selector") or {}
+    labels = spec["template"]["metadata"].get("labels") or {}
+    if selector and not selectors.matches(selector, labels):
+        yield causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+
+
+def _validate(job: Object) -> list[Cause]:
+    return list(_check(job))
+
+
+def _validate_update(new: Object, old: Object) -> list[Cause]:
+    found = list(_check(new))
+    spec, before = new["spec"], old["spec"]
+    if spec.get("completions") != before.get("completions") and not (
+        spec["completionMode"] == "Indexed" and spec.get("completions") == spec.get("parallelism")
+    ):
+        found.append(causes.immutable("spec.completions", spec.get("completions")))
+    found += [
+        causes.immutable(f"spec.{name}", spec.get(name)) for name in _IMMUTABLE if spec.get(name) != before.get(name)
+    ]
+    if spec["template"] != before["template"] and not _may_reschedule(old):
+        found.append(causes.immutable("spec.template", spec["template"]))
+    return found
+
+
+def _may_reschedule(old: Object) -> bool:
+    """While it is suspended and has never started, a job may still be told where to run."""
+    return bool(old["spec"].get("suspend")) and not old["status"].get("startTime")
+
+
+JOB = Kind(
+    default=_default,
+    prepare_create=_prepare_create,
+    validate=_validate,
+    validate_update=_validate_update,
+    generation=True,
+    has_status=True,
+)

@@ -1,0 +1,73 @@
+"""The rules of ObjectMeta, which every kind shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edl.embedded.server import causes, names
+from edl.embedded.server.call import Object
+from edl.embedded.server.registry import Resource
+from edl.embedded.server.status import Cause
+
+_ANNOTATIONS_LIMIT = 256 << 10
+
+
+def check_metadata(resource: Resource, meta: Object) -> Iterator[Cause]:
+    yield from names.check(resource.storage, meta["name"])
+    if resource.namespaced and not meta.get("namespace"):
+        yield causes.required("metadata.namespace")
+    yield from check_labels(meta.get("labels"), "metadata.labels")
+    yield from _annotations(meta)
+    yield from _owners(meta)
+    for index, finalizer in enumerate(meta.get("finalizers") or ()):
+        for problem in names.label_key_problems(finalizer):
+            yield causes.invalid(
+                f"metadata.finalizers[{index}]" if False else "metadata.finalizers", finalizer, problem
+            )
+
+
+def check_labels(labels: dict[str, str] | None, path: str) -> Iterator[Cause]:
+    for key, value in (labels or {}).items():
+        for problem in names.label_key_problems(key):
+            yield causes.invalid(path, key, problem)
+        for problem in names.label_value_problems(value):
+            yield causes.invalid(path, value, problem)
+
+
+def _annotations(meta: Object) -> Iterator[Cause]:
+    annotations = meta.get("annotations") or {}
+    for key in annotations:
+        for problem in names.label_key_problems(key.lower()):
+            yield causes.invalid("metadata.annotations", key, problem)
+    if annotations and sum(len(key) + len(value) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
+        yield causes.too_long("metadata.annotations", _ANNOTATIONS_LIMIT)
+
+
+def _owners(meta: Object) -> Iterator[Cause]:
+    controllers = []
+    for index, owner in enumerate(meta.get("ownerReferences") or ()):
+        at = "metadata.ownerReferences"
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                detail = {"apiVersion": "version must not be empty"}.get(field, f"{field} must not be empty")
+                yield causes.invalid(f"{at}.{field}", owner.get(field, ""), detail)
+        if owner.get("controller"):
+            controllers.append((index, owner))
+    if len(controllers) > 1:
+        first, second = (owner for _, owner in controllers[:2])
+        detail = (
+            f'Only one reference can have Controller set to true. Found "true" in references for '
+            f"{first['kind']}/{first['name']} and {second['kind']}/{second['name']}"
+        )
+        yield causes.invalid("metadata.ownerReferences", meta["ownerReferences"], detail)
+
+
+def check_metadata_change(new: Object, old: Object) -> Iterator[Cause]:
+    """What may not change once the object exists. The server has restored what it owns already."""
+    if new.get("name") != old.get("name"):
+        yield causes.immutable("metadata.name", new.get("name"))
+    added = [name for name in new.get("finalizers") or () if name not in (old.get("finalizers") or ())]
+    if old.get("deletionTimestamp") and added:
+        shown = "{" + ", ".join(f'"{name}"' for name in sorted(added)) + "}"
+        detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{shown}"
+        yield causes.forbidden("metadata.finalizers", detail)

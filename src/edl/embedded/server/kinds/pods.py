@@ -1,0 +1,125 @@
+"""Pods: initial status, quality of service, and which few fields of a running pod may change."""
+
+from __future__ import annotations
+
+import copy
+
+from edl.embedded.server import causes, quantity
+from edl.embedded.server.call import Object
+from edl.embedded.server.kinds.base import Kind
+from edl.embedded.server.kinds.podrules import check_pod_spec
+from edl.embedded.server.kinds.podspec import containers, default_pod_spec, default_requests
+from edl.embedded.server.status import Cause
+
+_COMPUTE = ("cpu", "memory")
+_IMMUTABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def _default(pod: Object) -> None:
+    default_requests(pod["spec"])
+    default_pod_spec(pod["spec"])
+
+
+def quality(spec: Object) -> str:
+    """Guaranteed when every container's limits equal its requests, BestEffort when there are none, else Burstable."""
+    any_given, guaranteed = False, True
+    for container in containers(spec):
+        resources = container.get("resources") or {}
+        for name in _COMPUTE:
+            request, limit = resources.get("requests", {}).get(name), resources.get("limits", {}).get(name)
+            given = [amount for amount in (request, limit) if amount is not None and quantity.parse(amount)]
+            any_given = any_given or bool(given)
+            if limit is None or (request is not None and quantity.parse(request) != quantity.parse(limit)):
+                guaranteed = False
+    if not any_given:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _prepare_create(pod: Object) -> None:
+    pod["status"] = {"phase": "Pending", "qosClass": quality(pod["spec"])}
+    if pod["spec"].get("schedulingGates"):
+        pod["status"]["conditions"] = [_gated()]
+
+
+def _gated() -> Object:
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+        "lastProbeTime": None,
+        "lastTransitionTime": None,
+    }
+
+
+def _validate(pod: Object) -> list[Cause]:
+    return check_pod_spec(pod["spec"], "spec")
+
+
+def _validate_update(new: Object, old: Object) -> list[Cause]:
+    found = check_pod_spec(new["spec"], "spec")
+    if found:
+        return found
+    if len(new["spec"]["containers"]) != len(old["spec"]["containers"]):
+        return [causes.forbidden("spec.containers", "pod updates may not add or remove containers")]
+    allowed = _with_allowed_changes(new["spec"], old["spec"])
+    if allowed != old["spec"]:
+        return [causes.forbidden("spec", _IMMUTABLE + "\n" + _difference(allowed, old["spec"]))]
+    return []
+
+
+def _with_allowed_changes(new: Object, old: Object) -> Object:
+    """`new` with every permitted change taken back: what then still differs is not permitted."""
+    spec = copy.deepcopy(new)
+    for kind in ("containers", "initContainers"):
+        for mine, before in zip(spec.get(kind) or (), old.get(kind) or (), strict=False):
+            mine["image"] = before.get("image", "")
+    for name in ("activeDeadlineSeconds", "tolerations"):
+        if _may_change(name, new.get(name), old.get(name)):
+            _take_back(spec, old, name)
+    gates, before = new.get("schedulingGates") or [], old.get("schedulingGates") or []
+    if before and all(gate in before for gate in gates):
+        spec["schedulingGates"] = before
+        for name in ("nodeSelector", "affinity"):  # a gated pod may still be narrowed
+            _take_back(spec, old, name)
+    return spec
+
+
+def _take_back(spec: Object, old: Object, name: str) -> None:
+    if name in old:
+        spec[name] = old[name]
+    else:
+        spec.pop(name, None)
+
+
+def _may_change(name: str, new: object, old: object) -> bool:
+    if name == "tolerations":
+        added, before = new or [], old or []
+        assert isinstance(added, list)
+        assert isinstance(before, list)
+        return all(toleration in added for toleration in before)
+    return new is not None and (old is None or int(str(new)) <= int(str(old)))
+
+
+def _difference(new: Object, old: Object) -> str:
+    """The first field that may not change, so that the message says more than the rule."""
+    for name in sorted({*new, *old}):
+        if new.get(name) != old.get(name):
+            return f"spec.{name}: {causes.shown(old.get(name))} -> {causes.shown(new.get(name))}"
+    return ""
+
+
+POD = Kind(
+    default=_default,
+    prepare_create=_prepare_create,
+    validate=_validate,
+    validate_update=_validate_update,
+    generation=True,
+    has_status=True,
+    returns_deleted=True,
+)

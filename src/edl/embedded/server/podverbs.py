@@ -1,0 +1,166 @@
+"""What can be done to a pod besides writing it (bind, evict, resize), and finalizing a namespace."""
+
+from __future__ import annotations
+
+import copy
+
+from edl.embedded.server import body, causes, delete, status, write
+from edl.embedded.server.call import Answer, Call, Object
+from edl.embedded.server.core import Core, encode
+from edl.embedded.server.kinds.podrules import check_pod_spec
+from edl.embedded.server.kinds.pods import quality
+
+_MUTABLE = ("cpu", "memory")
+
+
+def _created() -> Answer:
+    return Answer(201, encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
+
+
+async def bind(core: Core, call: Call) -> Answer:
+    binding = body.parse_as(call, "core.Binding")
+    pods = core.registry.find("", "v1", "pods")
+    assert pods is not None
+    name = call.name if call.subresource else binding["metadata"].get("name", "")
+    node = binding["target"].get("name", "")
+    if binding["target"].get("kind") not in (None, "", "Node") or not node:
+        cause = (
+            causes.required("target.name")
+            if not node
+            else causes.unsupported("target.kind", binding["target"]["kind"], ("Node", "<empty>"))
+        )
+        raise status.invalid("", "Binding", name, [cause])
+    bound = Call(call.method, call.path, call.query, pods, call.namespace, name, "binding", user_agent=call.user_agent)
+    write.edit(core, bound, lambda pod: _assign(core, binding, pod, node))
+    await core.store.committed()
+    return _created()
+
+
+def _assign(core: Core, binding: Object, pod: Object, node: str) -> Object:
+    meta, spec = pod["metadata"], pod["spec"]
+    uid = binding["metadata"].get("uid")
+    why = ""
+    if uid and uid != meta["uid"]:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}"
+    elif meta.get("deletionTimestamp"):
+        why = f"pod {meta['name']} is being deleted, cannot be assigned to a host"
+    elif spec.get("nodeName"):
+        why = f'pod {meta["name"]} is already assigned to node "{spec["nodeName"]}"'
+    elif spec.get("schedulingGates"):
+        why = f"pod {meta['name']} has non-empty .spec.schedulingGates"
+    if why:
+        raise status.conflict("", "pods/binding", meta["name"], why)
+    spec["nodeName"] = node
+    if binding["metadata"].get("annotations"):
+        meta["annotations"] = {**meta.get("annotations", {}), **binding["metadata"]["annotations"]}
+    set_condition(pod, {"type": "PodScheduled", "status": "True"}, core.now())
+    return pod
+
+
+def set_condition(pod: Object, condition: Object, now: str) -> None:
+    conditions = pod["status"].setdefault("conditions", [])
+    before = next((have for have in conditions if have["type"] == condition["type"]), None)
+    changed = before is None or before["status"] != condition["status"]
+    when = now if changed or before is None else before.get("lastTransitionTime")
+    observed = {"observedGeneration": pod["metadata"].get("generation", 1)}
+    fresh = {**condition, **observed, "lastProbeTime": None, "lastTransitionTime": when}
+    if before is None:
+        conditions.append(fresh)
+    else:
+        conditions[conditions.index(before)] = fresh
+
+
+async def evict(core: Core, call: Call) -> Answer:
+    """Delete on behalf of someone who clears a node. There are no disruption budgets to ask here."""
+    eviction = body.parse_as(call, "policy.Eviction")
+    name = eviction["metadata"].get("name") or call.name
+    if name != call.name:
+        raise status.bad_request(f"name in URL does not match name in Eviction object: {call.name} != {name}")
+    options = _options(eviction)
+    entry = core.store.latest("/pods", call.key)
+    if entry is None:
+        raise call.not_found()
+    if not call.dry_run and not options.dryRun:
+        entry = write.edit(core, call, lambda pod: _disrupted(core, pod))
+        delete.delete_entry(core, call, entry, options)
+    await core.store.committed()
+    return _created()
+
+
+def _options(eviction: Object) -> delete.DeleteOptions:
+    given = eviction.get("deleteOptions") or {}
+    wanted = given.get("preconditions") or {}
+    options = delete.DeleteOptions(
+        gracePeriodSeconds=given.get("gracePeriodSeconds"),
+        propagationPolicy=given.get("propagationPolicy"),
+        dryRun=given.get("dryRun"),
+        preconditions=delete.Preconditions(wanted.get("uid"), wanted.get("resourceVersion")) if wanted else None,
+    )
+    delete.check_options(options)
+    return options
+
+
+def _disrupted(core: Core, pod: Object) -> Object:
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    set_condition(pod, condition, core.now())
+    return pod
+
+
+async def finalize(core: Core, call: Call) -> Answer:
+    """`namespaces/NAME/finalize`: the only way to change a namespace's finalizers; the last one lets it go."""
+    wanted = body.parse_object(call)
+
+    def change(namespace: Object) -> Object:
+        version = wanted["metadata"].get("resourceVersion")
+        if version and version != namespace["metadata"]["resourceVersion"]:
+            raise status.modified("", "namespaces", call.name)
+        namespace["spec"] = {key: value for key, value in wanted["spec"].items() if value}
+        return namespace
+
+    entry = write.edit(core, call, change)
+    await core.store.committed()
+    return Answer(200, call.resource.render(entry.body))
+
+
+async def resize(core: Core, call: Call) -> Answer:
+    if call.method == "PUT":
+        wanted = body.parse_object(call)
+        return await write.update(core, call, lambda present: _resized(call, wanted, present), replaces=True)
+    change = write.patching(call)
+    return await write.update(core, call, lambda present: _resized(call, change(copy.deepcopy(present)), present))
+
+
+def _resized(call: Call, new: Object, old: Object) -> Object:
+    """The pod with only its containers' resources changed; everything else of `new` is refused or ignored."""
+    result = copy.deepcopy(old)
+    before = {container["name"]: container for container in _containers(result)}
+    for container in _containers(new):
+        if container["name"] in before:
+            before[container["name"]]["resources"] = container["resources"]
+    if result["spec"] != new["spec"]:
+        _refuse(call, "only cpu and memory resources are mutable")
+    for container, was in zip(_containers(result), _containers(old), strict=True):
+        for field in ("requests", "limits"):
+            after, earlier = container["resources"].get(field) or {}, was["resources"].get(field) or {}
+            if any(after.get(name) != earlier.get(name) for name in {*after, *earlier} - set(_MUTABLE)):
+                _refuse(call, "only cpu and memory resources are mutable")
+    if quality(result["spec"]) != quality(old["spec"]):
+        cause = causes.invalid("spec", quality(result["spec"]), "Pod QOS Class may not change as a result of resizing")
+        raise status.invalid("", "Pod", call.name, [cause])
+    found = check_pod_spec(result["spec"], "spec")
+    if found:
+        raise status.invalid("", "Pod", call.name, found)
+    return result
+
+
+def _containers(pod: Object) -> list[Object]:
+    return [*(pod["spec"].get("initContainers") or ()), *(pod["spec"].get("containers") or ())]
+
+
+def _refuse(call: Call, why: str) -> None:
+    raise status.invalid("", "Pod", call.name, [causes.forbidden("spec", why)])

@@ -1,0 +1,108 @@
+"""Strategic merge patch: a merge patch that knows which lists are merged by key, and its directives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edl.embedded.server import status
+from edl.embedded.server.fieldset import child_type
+from edl.embedded.server.types import Field, ListOf, Struct, Type
+
+_PATCH = "$patch"
+_DELETE_FROM = "$deleteFromPrimitiveList/"
+_ORDER = "$setElementOrder/"
+_RETAIN = "$retainKeys"
+
+
+def merge(kind: Type, target: Any, patch: dict[str, Any]) -> dict[str, Any]:
+    """`target` with `patch` applied; neither is changed."""
+    directive = patch.get(_PATCH)
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != _PATCH}
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise status.bad_request(f"Unknown patch type: {directive} found in patch")
+    result = dict(target) if isinstance(target, dict) else {}
+    if _RETAIN in patch:
+        result = {key: value for key, value in result.items() if key in patch[_RETAIN]}
+    for key, value in patch.items():
+        if key.startswith("$"):
+            _apply_directive(kind, result, patch, key, value)
+        elif value is None:
+            result.pop(key, None)
+        else:
+            result[key] = _merge_value(kind, key, result.get(key), value, patch.get(_ORDER + key))
+    return result
+
+
+def _apply_directive(kind: Type, result: dict[str, Any], patch: dict[str, Any], key: str, value: Any) -> None:
+    if key.startswith(_DELETE_FROM):
+        name = key.removeprefix(_DELETE_FROM)
+        result[name] = [item for item in result.get(name) or [] if item not in value]
+    elif key.startswith(_ORDER):
+        name = key.removeprefix(_ORDER)
+        if name not in patch and isinstance(result.get(name), list):
+            result[name] = _ordered(_field(kind, name), result[name], value)
+    elif key not in (_PATCH, _RETAIN):
+        raise status.bad_request(f"unknown directive {key} found in patch")
+
+
+def _merge_value(kind: Type, key: str, target: Any, value: Any, order: Any) -> Any:
+    below, _ = child_type(kind, key)
+    field = _field(kind, key)
+    strategies = field.strategy.split(",") if field is not None else []
+    if isinstance(value, dict):
+        return value if "replace" in strategies else merge(below, target, value)
+    if isinstance(value, list) and isinstance(below, ListOf):
+        if field is not None and "merge" in strategies:
+            merged = _merge_list(below, field, target if isinstance(target, list) else [], value)
+            return _ordered(field, merged, order) if isinstance(order, list) else merged
+        return [
+            item for item in value if not (isinstance(item, dict) and item.get(_PATCH) == "replace" and len(item) == 1)
+        ]
+    return value
+
+
+def _field(kind: Type, key: str) -> Field | None:
+    return kind.fields.get(key) if isinstance(kind, Struct) else None
+
+
+def _merge_list(kind: ListOf, field: Field, target: list[Any], patch: list[Any]) -> list[Any]:
+    if any(isinstance(item, dict) and item.get(_PATCH) == "replace" for item in patch):
+        return [item for item in patch if not (isinstance(item, dict) and item.get(_PATCH) == "replace")]
+    if not field.merge_key:  # a list of scalars
+        return [*target, *(item for item in dict.fromkeys(patch) if item not in target)]
+    result = list(target)
+    for item in patch:
+        _merge_item(kind, field, result, item)
+    return result
+
+
+def _merge_item(kind: ListOf, field: Field, result: list[Any], item: Any) -> None:
+    if not isinstance(item, dict) or field.merge_key not in item:
+        raise status.bad_request(f"map: {item} does not contain declared merge key: {field.merge_key}")
+    key = item[field.merge_key]
+    matching = [
+        index for index, have in enumerate(result) if isinstance(have, dict) and have.get(field.merge_key) == key
+    ]
+    if item.get(_PATCH) == "delete":
+        for index in reversed(matching):
+            del result[index]
+    elif matching:
+        result[matching[0]] = merge(kind.item, result[matching[0]], item)
+    else:
+        result.append(merge(kind.item, {}, item))
+
+
+def _ordered(field: Field | None, items: list[Any], order: list[Any]) -> list[Any]:
+    """Elements in the order given; those not named keep their place after the one they followed."""
+    key = field.merge_key if field is not None else ""
+
+    def identity(item: Any) -> Any:
+        return item.get(key) if key and isinstance(item, dict) else item
+
+    wanted = [identity(item) for item in order]
+    named = sorted((item for item in items if identity(item) in wanted), key=lambda item: wanted.index(identity(item)))
+    remaining = iter(named)
+    return [next(remaining) if identity(item) in wanted else item for item in items]
