@@ -23,7 +23,7 @@ lint: $(STAMP)
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-timing | tail -n 3
+	@$(BIN)/lint-imports --no-logo > $(VENV)/.imports 2>&1 || { cat $(VENV)/.imports; exit 1; }
 
 unit: $(STAMP)
 	@$(BIN)/pytest -n 2 --dist worksteal -m 'not frameworks and not kube'
