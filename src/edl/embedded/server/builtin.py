@@ -104,4 +104,4 @@ def _row(group: str, version: str, columns: list[str]) -> Resource:
 
 
 def _words(column: str) -> tuple[str, ...]:
-    return () if column == "-" else tuple(column.split(","))
+    return () if column == "-" else tuple((_POD if column == "pod" else column).split(","))
