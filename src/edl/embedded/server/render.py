@@ -20,6 +20,14 @@ from edl.embedded.server.table import Columns
 OBJECT_SHAPES = ("Table", "PartialObjectMetadata")
 LIST_SHAPES = ("Table", "PartialObjectMetadataList", "PartialObjectMetadata")
 
+_ENDED = {
+    phase: {"type": "Completed", "status": "True", "reason": phase, "message": text}
+    for phase, text in {
+        "Succeeded": "The pod has completed successfully.",
+        "Failed": "The pod failed.",
+    }.items()
+}
+
 encode = msgspec.json.encode
 decode = msgspec.json.decode
 
@@ -123,6 +131,8 @@ class Renderer:
         for entry in entries:
             body = decode(self.body(entry))
             row: dict[str, Any] = {"cells": self._columns.cells(body)}
+            if self.resource.storage == "/pods" and body["status"].get("phase") in _ENDED:
+                row["conditions"] = [_ENDED[body["status"]["phase"]]]
             if self._include == "Object":
                 row["object"] = body
             elif self._include != "None":
@@ -132,14 +142,9 @@ class Renderer:
                     "metadata": body["metadata"],
                 }
             rows.append(row)
-        definitions = self._columns.definitions() if columns else []
-        return {
-            "kind": "Table",
-            "apiVersion": self._meta_version,
-            "metadata": meta,
-            "columnDefinitions": definitions,
-            "rows": rows,
-        }
+        definitions = self._columns.definitions() if columns else None
+        head = {"kind": "Table", "apiVersion": self._meta_version, "metadata": meta}
+        return {**head, "columnDefinitions": definitions, "rows": rows or None}
 
     def _finish(self, value: dict[str, Any]) -> bytes:
         return self._plain(encode(value))
