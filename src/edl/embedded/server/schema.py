@@ -33,11 +33,13 @@ def _prune_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[
     known = {"apiVersion", "kind", "metadata"} if not path or schema.get(EMBEDDED) else ()
     for name in list(value):
         below = f"{path}.{name}" if path else name
+        if name in known:
+            continue
         if name in properties:
             yield from prune(value[name], properties[name], below)
         elif isinstance(additional, dict):
             yield from prune(value[name], additional, below)
-        elif name not in known and not schema.get(PRESERVE) and not additional:
+        elif not schema.get(PRESERVE) and not additional:
             del value[name]
             yield below
 
