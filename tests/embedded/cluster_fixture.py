@@ -101,6 +101,7 @@ def pod(name: str, *, node: str = "", script: str = "", metadata: Mapping[str, A
     if script:
         container["command"] = ["sh", "-c", script]
     body = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 5, **spec}
+    body.setdefault("automountServiceAccountToken", False)
     if node:
         body["nodeName"] = node
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **(metadata or {})}, "spec": body}

@@ -1,9 +1,16 @@
 """Background work that ends with the block that needs it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+from edl.kube.errors import ApiError, KubeError
+from edl.kube.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+K = TypeVar("K")
 
 
 @asynccontextmanager
@@ -16,3 +23,23 @@ async def background(*parts: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def work(queue: WorkQueue[K], attend: Callable[[K], Awaitable[float | None]], name: str) -> None:
+    """One worker of a queue whose keys are not objects' names: `attend` returns when to look again, or nothing."""
+    while True:
+        key, _ = await queue.get()
+        try:
+            delay = await attend(key)
+            queue.forget(key)
+            if delay is not None:
+                queue.add(key, delay=delay)
+        except KubeError as error:
+            level = logging.DEBUG if isinstance(error, ApiError) and error.is_conflict else logging.WARNING
+            log.log(level, "%s: %s: %s; again in %.1f s", name, key, error, queue.retry(key))
+        except LookupError as error:
+            log.warning("%s: %s: %s; again in %.1f s", name, key, error, queue.retry(key))
+        except Exception:
+            log.exception("%s: %s; again in %.1f s", name, key, queue.retry(key))
+        finally:
+            queue.done(key)

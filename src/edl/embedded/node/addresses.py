@@ -28,7 +28,8 @@ class AddressPool:
 
     def take(self) -> str:
         if not self._free:
-            self._free = [f"{self._take_block()}.{last}" for last in range(1, 255)]
+            block = self._take_block()
+            self._free = [f"{block}.{last}" for last in range(1, 255)]
         return self._free.pop(0)
 
     def give_back(self, address: str) -> None:

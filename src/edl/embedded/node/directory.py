@@ -13,6 +13,7 @@ from edl.embedded.node.addresses import AddressPool
 from edl.embedded.node.hosts import Named, service_lines, service_variables, shared_text
 from edl.embedded.node.proxy import Forwarder, Target
 from edl.kube.client import Client
+from edl.kube.fields import by_label
 from edl.kube.informer import Informer
 from edl.kube.resource import Resource
 
@@ -67,8 +68,7 @@ class ServiceDirectory:
 
     def __init__(self, client: Client, addresses: AddressPool) -> None:
         self._services: Informer[_Service] = Informer(client, SERVICES, _Service)
-        by_service = {"service": lambda one: ((one.metadata.namespace, one.metadata.labels.get(SERVICE_LABEL, "")),)}
-        self._slices: Informer[_Slice] = Informer(client, SLICES, _Slice, indexes=by_service)
+        self._slices: Informer[_Slice] = Informer(client, SLICES, _Slice, indexes={"service": by_label(SERVICE_LABEL)})
         self._addresses = addresses
         self._own_addresses: dict[str, str] = {}
         self._forwarder = Forwarder()
@@ -133,7 +133,7 @@ class ServiceDirectory:
         variables: dict[str, list[tuple[str, str, list[tuple[str, int]]]]] = defaultdict(list)
         for service in self._services.all():
             meta = service.metadata
-            slices = self._slices.by("service", (meta.namespace, meta.name))
+            slices = [one for one in self._slices.by("service", meta.name) if one.metadata.namespace == meta.namespace]
             address = self._address(service)
             ends = tuple((end.addresses[0], end.hostname) for one in slices for end in one.ready())
             named.append(Named(meta.namespace, meta.name, address, ends))

@@ -15,6 +15,7 @@ from edl.kube.errors import ApiError
 from edl.kube.resource import Resource
 
 T = TypeVar("T")
+_FRESH_SECONDS = 1.0
 
 _CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 _SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -37,6 +38,7 @@ class Gatherer:
         self._allocatable = allocatable
         self._variables = variables
         self._tokens: dict[tuple[str, TokenSource], tuple[str, float]] = {}
+        self._recent: dict[tuple[Resource, str, str], tuple[float, asyncio.Task[Any]]] = {}
 
     async def gather(self, pod: Pod, *, pod_ip: str, host_ip: str) -> Facts:
         needs = needs_of(pod)
@@ -69,6 +71,17 @@ class Gatherer:
         return dict(zip(wanted, found, strict=True))
 
     async def _one(self, resource: Resource, namespace: str, name: str, kind: type[T]) -> T | None:
+        """Pods come in crowds that refer to the same objects: one answer serves all who ask within a second."""
+        now = asyncio.get_running_loop().time()
+        for key in [key for key, (asked, _) in self._recent.items() if now - asked > _FRESH_SECONDS]:
+            del self._recent[key]
+        key = (resource, namespace, name)
+        if key not in self._recent:
+            self._recent[key] = (now, asyncio.create_task(self._get(resource, namespace, name, kind)))
+        found: T | None = await asyncio.shield(self._recent[key][1])
+        return found
+
+    async def _get(self, resource: Resource, namespace: str, name: str, kind: type[T]) -> T | None:
         try:
             return await self._client.get(resource, name, namespace=namespace, type=kind)
         except ApiError as error:

@@ -27,8 +27,9 @@ from edl.embedded.node.pod import Pod
 from edl.embedded.node.registration import Registration, node_object, node_status
 from edl.embedded.node.reporting import PODS, Reporter
 from edl.embedded.node.worker import PodWorker
-from edl.embedded.tasks import background
+from edl.embedded.tasks import background, work
 from edl.kube.errors import KubeError
+from edl.kube.fields import by_field
 from edl.kube.informer import Informer
 from edl.kube.workqueue import WorkQueue
 
@@ -68,7 +69,11 @@ class ProcessNode:
         self._queue: WorkQueue[str] = WorkQueue()
         self._workers: dict[str, PodWorker] = {}
         self._informer: Informer[Pod] = Informer(
-            host.client, PODS, Pod, scope={"fields": f"spec.nodeName={self.name}"}, indexes={"uid": _by_uid}
+            host.client,
+            PODS,
+            Pod,
+            scope={"fields": f"spec.nodeName={self.name}"},
+            indexes={"uid": by_field("metadata.uid")},
         )
 
     def _equip(self) -> Equipment:
@@ -108,7 +113,8 @@ class ProcessNode:
             await stack.enter_async_context(background(self._informer.run(), self._registration.beat()))
             await self._informer.wait_synced()
             self._sweep_directories()
-            await stack.enter_async_context(background(*(self._work() for _ in range(_WORKERS))))
+            workers = [work(self._queue, self._sync, f"node {self.name}") for _ in range(_WORKERS)]
+            await stack.enter_async_context(background(*workers))
             stack.enter_context(self._host.directory.listening(self._refresh_hosts))
             await self._registration.register(self._status(port, ready=True))
             self.port = port
@@ -142,21 +148,6 @@ class ProcessNode:
         await asyncio.gather(*(worker.close() for worker in self._workers.values()))
 
     # Pods
-
-    async def _work(self) -> None:
-        while True:
-            uid, _ = await self._queue.get()
-            try:
-                delay = await self._sync(uid)
-                self._queue.forget(uid)
-                if delay is not None:
-                    self._queue.add(uid, delay=delay)
-            except KubeError as error:
-                log.warning("node %s: pod %s: %s; again in %.1f s", self.name, uid, error, self._queue.retry(uid))
-            except Exception:
-                log.exception("node %s: pod %s; again in %.1f s", self.name, uid, self._queue.retry(uid))
-            finally:
-                self._queue.done(uid)
 
     async def _sync(self, uid: str) -> float | None:
         pod = next(iter(self._informer.by("uid", uid)), None)
@@ -245,10 +236,6 @@ def _run_of(pod: Pod, worker: PodWorker | None, container: str) -> int:
 
 def _exists(path: Path) -> bool:
     return path.exists()
-
-
-def _by_uid(pod: Pod) -> tuple[str]:
-    return (pod.metadata.uid,)
 
 
 def _uids(old: Pod | None, new: Pod | None) -> list[str]:
