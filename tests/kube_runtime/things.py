@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from edl.kube.client import Client
+from edl.kube.fields import by_label, by_namespace, by_owner
 from edl.kube.informer import Informer
-from edl.kube.objects import by_label, by_namespace, by_owner
 from edl.kube.resource import Resource
 from edl.kube.transport import DirectTransport
 from tests.kube_runtime.fake_api import FakeApi

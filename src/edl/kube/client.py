@@ -7,7 +7,7 @@ for the budget and every retry. Retried are: 429 always; other failures only whe
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, Literal, TypedDict
 
@@ -19,7 +19,7 @@ from .budget import Budget, Lane
 from .errors import ApiError, ConnectionLostError, DeadlineExceededError, KubeError
 from .resource import Resource, selector
 from .transport import JSON, Request, Response, Transport
-from .wire import Bookmark, Event, LineDecoder, Malformed, Page, T, decode, decode_page, lines
+from .wire import Bookmark, Event, LineDecoder, Malformed, Page, T, decode, decode_page, whole_lines
 
 Change = Event[T] | Bookmark | Malformed
 PatchKind = Literal["merge", "json", "strategic"]
@@ -248,7 +248,7 @@ class Client:
         seconds: float = 300.0,
         idle: float = 90.0,
         **scope: Unpack[Scope],
-    ) -> AsyncGenerator[Iterator[Change[T]], None]:
+    ) -> AsyncGenerator[Iterable[Change[T]], None]:
         """As `watch`, in batches as they arrive, for those who must be fast."""
         query = {
             "watch": "true",
@@ -260,8 +260,8 @@ class Client:
         decoder = LineDecoder(type)
         chunks = self.stream(Request("GET", resource.path(scope.get("namespace")), query), idle=idle)
         async with aclosing(chunks):
-            async for batch in lines(chunks):
-                yield decoder.decode(batch)
+            async for data in whole_lines(chunks):
+                yield decoder.decode(data)
 
     async def stream(self, request: Request, *, idle: float = 90.0) -> AsyncGenerator[bytes, None]:
         """The pieces of a streamed answer (a watch, a log) as they come, after an empty one: it has begun. No retry."""

@@ -35,11 +35,11 @@ def its_controller(kind: str, group: str) -> Callable[[Object | None, Object | N
     """The object's controller is the one to reconcile, if it is of this kind: that of before and that of after."""
 
     def keys(old: Object | None, new: Object | None) -> Iterable[Key]:
-        found: set[Key] = set()
+        found: dict[Key, None] = {}
         for item in (old, new):
             owner = None if item is None else controller_of(item)
             if item is not None and owner is not None and owner.kind == kind and _group(owner.api_version) == group:
-                found.add((item.metadata.namespace, owner.name))
+                found[item.metadata.namespace, owner.name] = None
         return found
 
     return keys

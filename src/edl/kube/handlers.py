@@ -2,8 +2,8 @@
 
 A handler is a quick, pure function of (old, new) that names the keys to work on. It runs in the event loop, in slices
 of a few milliseconds from a queue of its own, so that a long backlog delays neither the cache nor the others. One that
-raises is logged and counted, and goes on with the next change. One that blocks the loop for longer than `patience` is
-moved for good to a thread of its own: it can be felt once. Time is the loop's, so on virtual time nothing blocks and
+raises is logged and counted, and goes on with the next change. One that blocks the loop three times for longer than
+`patience` is moved for good to a thread of its own. Time is the loop's, so on virtual time nothing blocks and
 nothing moves, and runs stay deterministic.
 """
 
@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from .objects import Object, key_of, name_of
@@ -21,6 +21,7 @@ from .store import Change
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Object)
 SLICE = 0.005
+STRIKES = 3
 
 Keys = Callable[[T | None, T | None], Iterable[Any] | None]
 
@@ -37,6 +38,7 @@ class Handler(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._pending: deque[Change[T]] = deque()
         self._scheduled = False
+        self._strikes = 0
         self._thread: queue.SimpleQueue[Change[T] | None] | None = None
 
     @property
@@ -58,29 +60,33 @@ class Handler(Generic[T]):
             self._loop.call_soon(self._run_slice)
 
     def _run_slice(self) -> None:
-        started = now = self._loop.time()
-        while self._pending and now - started < SLICE:
-            self._pass_on(self._named(self._pending.popleft()))
-            before, now = now, self._loop.time()
+        time, pending = self._loop.time, self._pending
+        now = started = time()
+        while pending and now - started < SLICE:
+            for key in self._named(pending.popleft()):
+                self._into(key)
+            before, now = now, time()
             if now - before > self._patience:
-                self._move_to_thread(now - before)
-        self._scheduled = bool(self._pending)
+                self._strike(now - before)
+        self._scheduled = bool(pending)
         if self._scheduled:
             self._loop.call_soon(self._run_slice)
 
-    def _named(self, change: Change[T]) -> list[Any]:
+    def _named(self, change: Change[T]) -> Sequence[Any]:
         old, new = change
         try:
-            return list(self._keys(old, new) or ())
+            return [*(self._keys(old, new) or ())]
         except Exception:
             self.errors += 1
             subject: Any = new if new is not None else old
             log.exception("handler %s failed for %s", self.name, name_of(key_of(subject)))
-            return []
+            return ()
 
-    def _pass_on(self, keys: list[Any]) -> None:
-        for key in keys:
-            self._into(key)
+    def _strike(self, took: float) -> None:
+        """A busy machine can make any call look slow now and then, so one is not enough."""
+        self._strikes += 1
+        if self._strikes >= STRIKES:
+            self._move_to_thread(took)
 
     def _move_to_thread(self, took: float) -> None:
         log.warning("handler %s blocked the loop for %.3f s; from now on it runs in its own thread", self.name, took)
@@ -92,11 +98,11 @@ class Handler(Generic[T]):
 
     def _work(self, changes: "queue.SimpleQueue[Change[T] | None]") -> None:
         while (change := changes.get()) is not None:
-            keys = self._named(change)
-            try:
-                self._loop.call_soon_threadsafe(self._pass_on, keys)
-            except RuntimeError:  # the loop is closed: nobody works on keys any more
-                return
+            for key in self._named(change):
+                try:
+                    self._loop.call_soon_threadsafe(self._into, key)
+                except RuntimeError:  # the loop is closed: nobody works on keys any more
+                    return
 
     def stop(self) -> None:
         if self._thread is not None:

@@ -9,17 +9,18 @@ lasts, and may miss what came and went in between: reconcile from the cache, nev
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 from .backoff import Backoff
 from .client import Client, Scope
 from .errors import ApiError, ConnectionLostError, KubeError
+from .fields import Index
 from .handlers import Handler, Keys
 from .objects import Key, Object, key_of, name_of
 from .resource import Resource
-from .store import Change, Index, Store
+from .store import Change, Store
 from .wire import Bookmark, Event, Malformed, Page
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,8 @@ class Informer(Generic[T]):
         kind: type[T],
         *,
         scope: Scope | None = None,
-        indexes: Mapping[str, Index[T]] | None = None,
+        indexes: Mapping[str, Index] | None = None,
+        shared: Sequence[str] = (),
         page: int = 500,
         idle: float = 90.0,
         rng: random.Random | None = None,
@@ -50,7 +52,7 @@ class Informer(Generic[T]):
         self.failure: str | None = "not started"
         """Why the cache is not being kept up right now; None while it is."""
         self._client, self._kind, self._scope = client, kind, scope or Scope()
-        self._store: Store[T] = Store(indexes)
+        self._store: Store[T] = Store(indexes, shared)
         self._page, self._idle = page, idle
         self._rng = rng or random.Random()
         self._backoff = Backoff(base=0.1, cap=30.0, rng=self._rng)

@@ -1,8 +1,7 @@
 """The little that this package must know of an object: its metadata. Any msgspec Struct that has it will do."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from operator import attrgetter
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-wide object is the empty string."""
@@ -52,31 +51,3 @@ def name_of(key: Key) -> str:
 
 def controller_of(item: Object) -> Owner | None:
     return next((owner for owner in item.metadata.owner_references if owner.controller), None)
-
-
-def by_owner(item: Object) -> Iterable[Hashable]:
-    """Index by the uid of every owner."""
-    return [owner.uid for owner in item.metadata.owner_references]
-
-
-def by_namespace(item: Object) -> Iterable[Hashable]:
-    return (item.metadata.namespace,)
-
-
-def by_label(label: str) -> Callable[[Object], Iterable[Hashable]]:
-    def values(item: Object) -> Iterable[Hashable]:
-        value = item.metadata.labels.get(label)
-        return () if value is None else (value,)
-
-    return values
-
-
-def by_field(path: str) -> Callable[[Any], Iterable[Hashable]]:
-    """Index by an attribute, such as spec.node_name; objects where it is empty are left out."""
-    read = attrgetter(path)
-
-    def values(item: Any) -> Iterable[Hashable]:
-        value = read(item)
-        return (value,) if value else ()
-
-    return values

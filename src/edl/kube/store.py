@@ -6,25 +6,30 @@ integers, which Kubernetes guarantees within one resource. Other threads may loo
 """
 
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
-from .objects import Key, Object, key_of
+from .fields import Fields, Index
+from .objects import Key, Object, key_of, name_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Object)
-Index = Callable[[T], Iterable[Hashable]]
 Change = tuple[T | None, T | None]
 TOMBSTONES = 10_000
 
 
 class Store(Generic[T]):
-    def __init__(self, indexes: Mapping[str, Index[T]] | None = None) -> None:
+    """`indexes` are read with `by`; `shared` are further paths of attributes that many objects have in common."""
+
+    def __init__(self, indexes: Mapping[str, Index] | None = None, shared: Sequence[str] = ()) -> None:
         self.version = 0
         """The newest version of the whole collection that we know completely: a watch resumes from here."""
         self._objects: dict[Key, T] = {}
-        self._functions = dict(indexes or {})
-        self._indexes: dict[str, dict[Hashable, dict[Key, T]]] = {name: {} for name in self._functions}
+        self._fields = Fields((*(index.reads for index in (indexes or {}).values()), *shared))
+        self._indexes = {
+            name: _Buckets(name, index, self._fields.paths.index(index.reads))
+            for name, index in (indexes or {}).items()
+        }
         self._gone: dict[Key, int] = {}  # deleted since the last list -> version: a late event must not bring it back
 
     def __len__(self) -> int:
@@ -37,16 +42,16 @@ class Store(Generic[T]):
         return list(self._objects.values())
 
     def by(self, index: str, value: Hashable) -> list[T]:
-        found = self._indexes[index].get(value)
-        return [] if found is None else [*found.values()]
+        keys = tuple(self._indexes[index].buckets.get(value, ()))  # a copy at one stroke: the loop may write meanwhile
+        return [item for key in keys if (item := self._objects.get(key)) is not None]
 
-    def upsert(self, item: T, *, anew: bool = False) -> tuple[Change[T], ...]:
+    def upsert(self, item: T, *, anew: bool = False) -> Sequence[Change[T]]:
         """An object as it was at its version. Older than what is known, or known to be gone by then: nothing changes.
 
         `anew` (a server restored from a backup has begun to count again) takes any version but the very same.
         """
-        key = key_of(item)
         meta = item.metadata
+        key = meta.namespace, meta.name
         version = int(meta.resource_version)
         old = self._objects.get(key)
         if old is None:
@@ -77,8 +82,7 @@ class Store(Generic[T]):
 
     def complete(self, version: int, listed: Collection[Key]) -> Iterator[Change[T]]:
         """Ends a list: what is known but was not listed is gone; the store is now complete as of `version`."""
-        for key in self._objects.keys() - listed:
-            old = self._objects[key]
+        for key, old in [(key, item) for key, item in self._objects.items() if key not in listed]:
             self._drop(key, old)
             yield old, None
         self._gone.clear()
@@ -90,45 +94,66 @@ class Store(Generic[T]):
         self._gone[key] = max(version, self._gone.pop(key, -1))
 
     def _put(self, key: Key, old: T | None, new: T) -> None:
+        fields = self._fields
+        after = fields.read(new)
+        before = fields.read(old) if old is not None else None
+        if before == after:  # nearly always, when there is an old one
+            fields.share(new, before)
+        else:
+            after = fields.pooled(after)
+            fields.share(new, after)
+            for index in self._indexes.values():
+                if before is not None:
+                    index.leave(key, before)
+                index.enter(key, after)
         self._objects[key] = new
-        for name, function in self._functions.items():
-            buckets = self._indexes[name]
-            values = _values(name, function, new)
-            if old is not None:
-                self._leave(buckets, key, [value for value in _values(name, function, old) if value not in values])
-            for value in values:
-                buckets.setdefault(value, {})[key] = new
 
     def _drop(self, key: Key, old: T) -> None:
         del self._objects[key]
-        for name, function in self._functions.items():
-            self._leave(self._indexes[name], key, _values(name, function, old))
-
-    @staticmethod
-    def _leave(buckets: dict[Hashable, dict[Key, T]], key: Key, values: Iterable[Hashable]) -> None:
-        for value in values:
-            bucket = buckets[value]
-            del bucket[key]
-            if not bucket:
-                del buckets[value]
+        values = self._fields.read(old)
+        for index in self._indexes.values():
+            index.leave(key, values)
 
     def validate(self) -> None:
         """Every invariant, for tests: indexes hold exactly what the objects say, nothing is both known and gone."""
         for key, item in self._objects.items():
             assert key == key_of(item)
             assert self._gone.get(key, -1) < int(item.metadata.resource_version)
-        for name, function in self._functions.items():
-            wanted: dict[Hashable, dict[Key, T]] = {}
+        for index in self._indexes.values():
+            wanted: dict[Hashable, dict[Key, None]] = {}
             for key, item in self._objects.items():
-                for value in _values(name, function, item):
-                    wanted.setdefault(value, {})[key] = item
-            assert self._indexes[name] == wanted, f"index {name!r} differs from the objects"
+                for value in index.values(key, self._fields.read(item)):
+                    wanted.setdefault(value, {})[key] = None
+            assert index.buckets == wanted, f"index {index.name!r} differs from the objects"
 
 
-def _values(name: str, function: Index[T], item: T) -> Collection[Hashable]:
-    try:
-        values = function(item)
-        return values if isinstance(values, tuple) else tuple(values)
-    except Exception:  # the index is the caller's code: one odd object must not end the informer
-        log.exception("index %r failed for %s; the object is left out of it", name, key_of(item))
-        return ()
+class _Buckets:
+    """The keys of the objects for each value of one index; the index reads the field at `place`."""
+
+    def __init__(self, name: str, index: Index, place: int) -> None:
+        self.name, self._index, self._place = name, index, place
+        self.buckets: dict[Hashable, dict[Key, None]] = {}  # dicts, as sets have no order and runs would differ
+
+    def values(self, key: Key, fields: tuple[Any, ...]) -> Sequence[Hashable]:
+        field = fields[self._place]
+        try:
+            return () if field is None else self._index.values(field)
+        except Exception:  # the function is the caller's: one odd object must not end the informer
+            log.exception("index %r failed for %s; the object is left out of it", self.name, name_of(key))
+            return ()
+
+    def enter(self, key: Key, fields: tuple[Any, ...]) -> None:
+        for value in self.values(key, fields):
+            bucket = self.buckets.get(value)
+            if bucket is None:
+                self.buckets[value] = {key: None}
+            else:
+                bucket[key] = None
+
+    def leave(self, key: Key, fields: tuple[Any, ...]) -> None:
+        for value in self.values(key, fields):
+            bucket = self.buckets.get(value)
+            if bucket is not None:
+                bucket.pop(key, None)
+                if not bucket:
+                    del self.buckets[value]

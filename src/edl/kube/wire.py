@@ -4,7 +4,7 @@ Decoding is into the caller's type and so costs only the fields that type names.
 must not hide the others: it is handed on as Malformed, with the metadata needed to say which one it is.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Generic
 
 import msgspec
@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from .errors import ApiError, ConnectionLostError, Status
 
 T = TypeVar("T", default=dict[str, Any])
+CHANGES = frozenset(("ADDED", "MODIFIED", "DELETED"))
 LONGEST_LINE = 64 * 2**20  # etcd takes 1.5 MB; beyond this the stream is not a watch
 
 
@@ -127,61 +128,54 @@ def _identity(raw: msgspec.Raw) -> Identity:
         return Identity()
 
 
-async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-    """Complete lines, as many as each chunk completes. An unfinished last one is dropped: its event will come again."""
+async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes | memoryview]:
+    """What each chunk completes, up to a line's end; an unfinished last line is dropped: its event will come again."""
     rest: list[bytes] = []
     size = 0
     async for chunk in chunks:
-        if not chunk:  # the stream is open
-            yield []
-            continue
-        head, newline, tail = chunk.rpartition(b"\n")
-        if newline:
-            whole = b"".join((*rest, head)) if rest else head
-            rest, size = [tail] if tail else [], len(tail)
-            yield whole.split(b"\n")
-        else:
-            rest.append(tail)
-            size += len(tail)
+        end = chunk.rfind(b"\n") + 1
+        if end or not chunk:  # an empty chunk says that the stream has begun, and is passed on
+            head = memoryview(chunk)[:end]  # no copy: this is most of what a busy watch moves through memory
+            yield b"".join((*rest, head)) if rest else head
+            rest, size = [], 0
+        if end < len(chunk):
+            rest.append(chunk[end:])
+            size += len(chunk) - end
             if size > LONGEST_LINE:
                 raise ConnectionLostError(f"a line of the watch is longer than {LONGEST_LINE} bytes")
 
 
 class LineDecoder(Generic[T]):
-    """One line of a watch. Raises ApiError for an ERROR event, ConnectionLostError for what is no event at all."""
+    """Lines of a watch. Raises ApiError for an ERROR event, ConnectionLostError for what is no event at all."""
 
     def __init__(self, wanted: type[T]) -> None:
         generic: Any = Event
         self._wanted = wanted
         self._typed: msgspec.json.Decoder[Event[T]] = msgspec.json.Decoder(generic[wanted])
 
-    def decode(self, batch: list[bytes]) -> Iterator[Event[T] | Bookmark | Malformed]:
-        typed = self._typed.decode
-        for line in batch:
-            if not line:
-                continue
-            try:
-                event = typed(line)
-            except msgspec.DecodeError as error:  # ValidationError is one
-                yield self._rare(line, str(error))
-                continue
-            if event.type == "MODIFIED" or event.type == "ADDED" or event.type == "DELETED":
-                yield event
-            else:
-                yield self._rare(line, f"unknown event type {event.type!r}")
+    def decode(self, data: bytes | memoryview) -> Iterable[Event[T] | Bookmark | Malformed]:
+        """All at once, as nearly always possible; else one by one, so that the good ones before a bad one count."""
+        try:
+            events = self._typed.decode_lines(data)
+        except msgspec.DecodeError:
+            return self._one_by_one(data)
+        return events if {event.type for event in events} <= CHANGES else self._one_by_one(data)
 
-    def _rare(self, line: bytes, error: str) -> Event[T] | Bookmark | Malformed:
+    def _one_by_one(self, data: bytes | memoryview) -> Iterator[Event[T] | Bookmark | Malformed]:
+        return (self._one(line) for line in bytes(data).split(b"\n") if line)
+
+    def _one(self, line: bytes) -> Event[T] | Bookmark | Malformed:
         try:
             event = decoder(Event[msgspec.Raw]).decode(line)
             if event.type == "BOOKMARK":
                 return Bookmark(decode(event.object, _Named).metadata.resource_version)
             if event.type == "ERROR":
                 raise ApiError(decode(event.object, Status))
-        except msgspec.DecodeError as broken:
-            raise ConnectionLostError(f"a line of the watch is no event: {broken}") from broken
-        if event.type not in ("ADDED", "MODIFIED", "DELETED"):
-            raise ConnectionLostError(error)
+        except msgspec.DecodeError as error:
+            raise ConnectionLostError(f"a line of the watch is no event: {error}") from error
+        if event.type not in CHANGES:
+            raise ConnectionLostError(f"the watch sent an event of type {event.type!r}, which is unknown")
         try:
             return Event(event.type, decode(event.object, self._wanted))
-        except msgspec.ValidationError as unfit:
-            return Malformed(event.type, _identity(event.object), str(unfit))
+        except msgspec.ValidationError as error:
+            return Malformed(event.type, _identity(event.object), str(error))
