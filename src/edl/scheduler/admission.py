@@ -17,7 +17,7 @@ from msgspec import structs
 from edl.scheduler.board import Board
 from edl.scheduler.cycle import Cycle
 from edl.scheduler.facts import NOWHERE
-from edl.scheduler.gang import affordable, hardest_first, place
+from edl.scheduler.gang import affordable, guard_of, hardest_first, place, take
 from edl.scheduler.missing import missing, needs_in_words
 from edl.scheduler.reasons import Code, Lack
 from edl.scheduler.room import Donors, can_give
@@ -152,7 +152,7 @@ class Admission:
     @property
     def donors(self) -> Donors:
         if self._donors is None:
-            self._donors = Donors(self.board, self.cycle.units, self.cycle.policy.giving)
+            self._donors = Donors(self.board, self.cycle.units, self.cycle.policy)
         return self._donors
 
     def _may_give(self, unit: Unit, giver: Unit) -> bool:
@@ -182,8 +182,10 @@ class Admission:
     def _clear_nodes(self, unit: Unit, pods: Sequence[int], givers: dict[int, Unit]) -> Lack | None:
         for role in hardest_first(unit, pods):
             facts = unit.facts.roles[role]
+            kept = list(unit.kept.get(role, ()))
             for done in range(pods[role]):
-                node = self.board.find(facts.shape, now=False)
+                prefer = kept.pop() if kept else NOWHERE
+                node = self.board.find(facts.shape, now=False, guard=guard_of(unit, role), prefer=prefer)
                 if node == NOWHERE:
                     node, more = self.donors.make_room(
                         facts.shape, lambda giver: self._may_give(unit, giver), pods[role] - done
@@ -191,7 +193,7 @@ class Admission:
                     givers.update((id(giver), giver) for giver in more)
                 if node == NOWHERE:
                     return Lack(Code.NO_ROOM, role=role, placed=done, needed=pods[role])
-                self.board.shift(node, facts.shape, facts.taxes, 0, -1)
+                take(self.board, unit, role, node, now=False)
         return None
 
     def _blocks(self, unit: Unit, lack: Lack) -> bool:

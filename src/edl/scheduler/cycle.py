@@ -24,6 +24,8 @@ class Cycle:
                 self.free_before = [total + max(free, 0) for total, free in zip(self.free_before, row, strict=True)]
         scores: dict[int, int] = {}
         self.units = [Unit(facts, now, self._score(facts, scores)) for facts in snapshot.jobs]
+        if memory.rooms:
+            self._recall_rooms()
         # what the next cycle remembers
         self.waiting: dict[str, float] = {}
         self.promises: dict[str, Promise] = {}
@@ -44,6 +46,20 @@ class Cycle:
                 shape.gpus, shape.requests[0], shape.requests[1], self.settings.weights
             )
         return score
+
+    def _recall_rooms(self) -> None:
+        places = {node.name: place for place, node in enumerate(self.snapshot.nodes)}
+        for unit in self.units:
+            room = self.memory.rooms.get(unit.facts.key, {})
+            for role, facts in enumerate(unit.facts.roles):
+                nodes = [
+                    places[name]
+                    for name, pods in sorted(room.get(facts.name, {}).items())
+                    if name in places
+                    for _ in range(pods)
+                ]
+                if nodes:
+                    unit.kept[role] = nodes
 
     def active(self) -> list[Unit]:
         return [unit for unit in self.units if unit.facts.state == "active"]

@@ -37,11 +37,10 @@ def even_out(cycle: Cycle) -> None:
 
 
 def _may_donate(cycle: Cycle, unit: Unit) -> bool:
-    return (
-        can_give(unit)
-        and not (unit.moved or unit.grew or unit.admitted or unit.promised or unit.facts.done)
-        and unit.frozen_for(cycle.now) <= 0
-    )
+    """Who has to shrink for others in this cycle pays its pause anyway."""
+    if not can_give(unit) or unit.grew or unit.admitted or unit.promised or unit.facts.done:
+        return False
+    return unit.why is Code.MADE_ROOM if unit.moved else unit.frozen_for(cycle.now) <= 0
 
 
 def _may_receive(unit: Unit) -> bool:
@@ -54,8 +53,7 @@ class Evening:
     def __init__(self, cycle: Cycle, donors: list[Unit]) -> None:
         self.cycle = cycle
         self.board = cycle.board
-        self.donors = Tree(cycle.policy.serving, donors)
-        self.richest = max(unit.share - unit.weight for unit in donors)
+        self.donors = Tree(cycle.policy.giving, donors)
         self.hopeless: dict[int, float] = {}
 
     def run(self, receivers: list[Unit]) -> None:
@@ -81,9 +79,9 @@ class Evening:
         shape = receiver.role.shape if receiver.role is not None else None
         if shape is None or receiver.share >= self.hopeless.get(shape.index, math.inf):
             return False
-        if not receiver.gpu and receiver.share >= self.richest:
-            return False
-        for donor in itertools.islice(reversed(self.donors), LOOKS):
+        for donor in itertools.islice(self.donors, LOOKS):
+            if donor.share <= receiver.share and not receiver.gpu:
+                break
             if self._move(donor, receiver, shape):
                 self.donors.remove(donor)
                 if can_give(donor):
@@ -97,7 +95,7 @@ class Evening:
             return False
         size = next_size(receiver)
         forced = receiver.gpu and not donor.gpu
-        if size <= receiver.size or not (forced or self._order(donor, receiver)):
+        if size <= receiver.size:
             return False
         least = donor.worthwhile()
         if not forced and not closer(donor, least, receiver, size - receiver.size):
@@ -108,20 +106,19 @@ class Evening:
             return False
         return self._carry_out(donor, count, node, receiver, size)
 
-    def _order(self, donor: Unit, receiver: Unit) -> bool:
-        """The giver is to the right of the receiver."""
-        serving = self.cycle.policy.serving
-        return serving(donor) > serving(receiver)
-
     def _cheapest(self, donor: Unit, shape: Shape) -> tuple[int, int]:
-        """How many must leave, and from where; anywhere if nodes are not what is missing."""
+        """How many must leave, and from where: the larger the hole, the more can be made of it.
+
+        Anywhere, if nodes are not what is missing.
+        """
         board = self.board
         found = [
-            (count, node)
+            (count, -board.later[node][0], node)
             for node, seats in instances_by_node(donor).items()
             if board.allowed(node, shape) and 0 < (count := leavers_needed(board, node, shape, donor)) <= seats
         ]
-        return min(found, default=(1, NOWHERE))
+        count, _, node = min(found, default=(1, 0, NOWHERE))
+        return count, node
 
     def _carry_out(self, donor: Unit, count: int, node: int, receiver: Unit, size: int) -> bool:
         board = self.board

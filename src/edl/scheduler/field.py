@@ -6,8 +6,8 @@ is noted in `grown` and looked at anew by every heap. Both ways of making the li
 same one.
 
 Instances fill the fullest nodes first, so that large holes stay whole. The pods beside them (masters, parameter
-servers) go where they spoil the room of the fewest instances. What needs no GPU goes to nodes without GPUs if it
-can.
+servers) go where they spoil the room of no instance, fullest first; else of as few as may be, emptiest first, where
+more of them will find room at no further cost. What needs no GPU goes to nodes without GPUs if it can.
 """
 
 import heapq
@@ -97,11 +97,12 @@ class Field:
     def key(self, node: int, shape: Shape, guard: Shape | None) -> int:
         gpu = not shape.gpus and self.board.snapshot.nodes[node].gpu
         spoilt = 0 if guard is None else self._spoilt(self.board.later[node], shape, guard)
-        place = self.ranking(guard is None).places[node]
+        place = self.ranking(spoilt == 0).places[node]
         return ((gpu << _BITS) + min(spoilt, _MASK) << _BITS) + place
 
-    def node_of(self, key: int, guard: Shape | None) -> int:
-        return self.ranking(guard is None).order[key & _MASK]
+    def node_of(self, key: int) -> int:
+        spoilt = key >> _BITS & _MASK
+        return self.ranking(spoilt == 0).order[key & _MASK]
 
     @staticmethod
     def _spoilt(row: list[int], shape: Shape, guard: Shape) -> int:
@@ -120,11 +121,12 @@ class Field:
             for place, amount in shape.needs:
                 mask &= matrix[place] >= amount
         nodes = np.flatnonzero(mask)
-        keys = self.ranking(guard is None).as_array()[nodes]
+        keys = self.ranking(True).as_array()[nodes]
+        if guard is not None:
+            spoilt = np.minimum(self._quick_spoilt(nodes, shape, guard), _MASK)
+            keys = np.where(spoilt == 0, keys, self.ranking(False).as_array()[nodes]) + (spoilt << _BITS)
         if not shape.gpus:
             keys = keys + (self._gpu[nodes] << 2 * _BITS)
-        if guard is not None:
-            keys = keys + (np.minimum(self._quick_spoilt(nodes, shape, guard), _MASK) << _BITS)
         found: list[int] = np.sort(keys).tolist()
         return found
 
@@ -192,10 +194,10 @@ class Heap:
         field, shape, now, guard = self.field, self.shape, self.now, self.guard
         if self.seen != len(field.grown):
             self._look_again()
-        keys, fits, order = self.keys, field.board.fits, field.ranking(guard is None).order
+        keys, fits = self.keys, field.board.fits
         while keys:
             key = keys[0]
-            node = order[key & _MASK]
+            node = field.node_of(key)
             if not fits(node, shape, now):
                 heapq.heappop(keys)
             elif guard is None or (fresh := field.key(node, shape, guard)) == key:

@@ -6,8 +6,6 @@ later although it would fit, its owner is left alone for a growing time (decisio
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -94,7 +92,7 @@ class ForeignService:
         if not self.unplaced:
             return
         cycle = self.cycle
-        donors = Donors(cycle.board, cycle.units, _expense(cycle), tier=lambda unit: unit.priority)
+        donors = Donors(cycle.board, cycle.units, cycle.policy, tier=_expense)
         hopeless: set[tuple[int, int]] = set()
         waiting: dict[int, int] = {}
         for pod in self.unplaced:
@@ -143,10 +141,6 @@ def _importance(pod: ForeignPod) -> tuple[int, float, str, str]:
     return -pod.shape.priority, pod.created, pod.namespace, pod.name
 
 
-def _expense(cycle: Cycle) -> Callable[[Unit], tuple[Any, ...]]:
-    """Shorter pauses first, by their order of magnitude; then as the policy takes."""
-
-    def expense(unit: Unit) -> tuple[Any, ...]:
-        return int(math.log2(1 + (unit.facts.rescale_seconds or 0.0) / _SHORT_PAUSE)), *cycle.policy.giving(unit)
-
-    return expense
+def _expense(unit: Unit) -> tuple[int, int]:
+    """Lower priority first; then shorter pauses, by their order of magnitude."""
+    return unit.priority, int(math.log2(1 + (unit.facts.rescale_seconds or 0.0) / _SHORT_PAUSE))

@@ -81,8 +81,9 @@ def guard_of(unit: Unit, role: int) -> Shape | None:
 
 def _seat_role(board: Board, unit: Unit, role: int, count: int, now: bool) -> Lack | None:
     shape, guard = unit.facts.roles[role].shape, guard_of(unit, role)
+    kept = list(unit.kept.get(role, ()))
     for placed in range(count):
-        node = board.find(shape, now=now, guard=guard)
+        node = board.find(shape, now=now, guard=guard, prefer=kept.pop() if kept else NOWHERE)
         if node == NOWHERE:
             return Lack(Code.NO_ROOM, role=role, placed=placed, needed=count)
         take(board, unit, role, node, now)
@@ -96,6 +97,7 @@ def take(board: Board, unit: Unit, role: int, node: int, now: bool) -> None:
     else:
         facts = unit.facts.roles[role]
         board.shift(node, facts.shape, facts.taxes, 0, -1)
+        board.tally(unit.claims, (role, node), 1)
 
 
 def _search(board: Board, unit: Unit, pods: Sequence[int], now: bool) -> bool:

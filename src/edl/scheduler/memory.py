@@ -26,6 +26,10 @@ class Promise(msgspec.Struct, frozen=True):
     made: float
 
 
+Room = dict[str, dict[str, int]]
+"""Role to node to pods."""
+
+
 class Memory(msgspec.Struct, frozen=True):
     entries: dict[str, float] = {}
     """Job: the score that it entered with (decision 21)."""
@@ -34,6 +38,8 @@ class Memory(msgspec.Struct, frozen=True):
     starts: dict[str, int] = {}
     """Job: the size that its user asked for when we last looked; a change is a manual scale (decision 10)."""
     promises: dict[str, Promise] = {}
+    rooms: dict[str, Room] = {}
+    """Job: where the room that is being made for it is."""
     shapes: dict[str, Backoff] = {}
     """Shape that kube-scheduler refused (decision 26)."""
     served: dict[str, Served] = {}

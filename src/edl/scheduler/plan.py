@@ -155,6 +155,14 @@ def _use(cycle: Cycle) -> ClusterUse:
     )
 
 
+def _room(cycle: Cycle, unit: Unit) -> dict[str, dict[str, int]]:
+    room: dict[str, dict[str, int]] = {}
+    for (role, node), pods in sorted(unit.claims.items()):
+        if pods > 0:
+            room.setdefault(unit.facts.roles[role].name, {})[cycle.board.name(node)] = pods
+    return room
+
+
 def _remember(cycle: Cycle) -> Memory:
     active = cycle.active()
     return Memory(
@@ -162,6 +170,7 @@ def _remember(cycle: Cycle) -> Memory:
         waiting=cycle.waiting,
         starts={unit.facts.key: unit.facts.start for unit in active},
         promises=cycle.promises,
+        rooms={unit.facts.key: _room(cycle, unit) for unit in active if unit.reserved or unit.promised},
         shapes=cycle.shapes,
         served=cycle.served,
         owners=cycle.owners,

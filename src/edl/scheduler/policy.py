@@ -21,6 +21,9 @@ class Policy(Protocol):
     def giving(self, unit: Unit) -> tuple[Any, ...]:
         """The least gives first."""
 
+    def alike(self, first: Unit, other: Unit) -> bool:
+        """Whether it is all the same to take an instance from this other one, which comes after the first."""
+
     def starts_anyway(self, unit: Unit) -> bool:
         """A minimum that nobody can make room for is granted all the same."""
 
@@ -36,6 +39,10 @@ class Cfs:
         """The largest weighted share; among equals the right-most of the tree."""
         facts = unit.facts
         return -unit.share, -unit.score, unit.priority, -facts.created, facts.namespace, facts.name, facts.kind
+
+    def alike(self, first: Unit, other: Unit) -> bool:
+        """Shares of the same order: what is a little unfair now is evened out, but where pods sit may stay for long."""
+        return other.share * 2 > first.share
 
     def starts_anyway(self, unit: Unit) -> bool:
         return False
@@ -53,6 +60,9 @@ class Fulfillment:
     def giving(self, unit: Unit) -> tuple[Any, ...]:
         facts = unit.facts
         return -unit.fulfilment, *_size_of_instance(unit, -1), facts.namespace, facts.name, facts.kind
+
+    def alike(self, first: Unit, other: Unit) -> bool:
+        return other.fulfilment == first.fulfilment
 
     def starts_anyway(self, unit: Unit) -> bool:
         """CPU jobs start optimistically, GPU jobs wait."""

@@ -6,15 +6,16 @@ while a lower one can help. No more is taken than the pod needs. Nobody goes bel
 nothing.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 from edl.scheduler.board import Board
 from edl.scheduler.facts import NOWHERE, Shape
+from edl.scheduler.policy import Policy
 from edl.scheduler.seats import shrink
 from edl.scheduler.tree import Tree
 from edl.scheduler.unit import Unit
 
+ALIKE = 32
 May = Callable[[Unit], bool]
 
 
@@ -25,11 +26,13 @@ class Donors:
         self,
         board: Board,
         units: Iterable[Unit],
-        order: Callable[[Unit], tuple[Any, ...]],
-        tier: Callable[[Unit], int] = lambda unit: 0,
+        policy: Policy,
+        tier: Callable[[Unit], tuple[int, ...]] = lambda unit: (),
     ) -> None:
         self.board = board
+        self.policy = policy
         self.tier = tier
+        order = policy.giving
         self.tree = Tree(lambda unit: (tier(unit), *order(unit)), (unit for unit in units if can_give(unit)))
 
     def refresh(self, units: Iterable[Unit]) -> None:
@@ -46,33 +49,48 @@ class Donors:
         `wanted`: so many pods of the shape are waiting; a node that serves more of them at once is better.
         """
         cheaper: list[Unit] = []
-        tier: int | None = None
-        for unit in self.tree:
-            if tier is not None and self.tier(unit) != tier:
+        for group in self._groups(may):
+            if cheaper and self.tier(group[0]) != self.tier(cheaper[-1]):
                 node, givers = self._from_several(cheaper, shape)
                 if node != NOWHERE:
                     return node, givers
-            tier = self.tier(unit)
-            if may(unit):
-                cheaper.append(unit)
-                node = self._from_one(unit, shape, wanted)
-                if node != NOWHERE:
-                    return node, [unit]
+            cheaper += group
+            node, giver = self._from_one_of(group, shape, wanted)
+            if giver is not None:
+                return node, [giver]
         return self._from_several(cheaper, shape)
 
-    def _from_one(self, unit: Unit, shape: Shape, wanted: int) -> int:
-        board = self.board
-        best: tuple[int, int, int, int] | None = None
-        for node, seats in instances_by_node(unit).items():
-            if not board.allowed(node, shape):
+    def _groups(self, may: May) -> Iterator[list[Unit]]:
+        """Units from which it is all the same to take, a few at a time: among these the best node decides."""
+        group: list[Unit] = []
+        for unit in self.tree:
+            if not may(unit):
                 continue
-            count = leavers_needed(board, node, shape, unit)
-            if 0 < count <= seats and unit.size - count >= unit.floor:
-                key = (count, -_fitting_after(board, node, shape, unit, count, wanted), board.later[node][0], node)
-                best = key if best is None or key < best else best
+            first = group[0] if group else unit
+            if len(group) == ALIKE or self.tier(unit) != self.tier(first) or not self.policy.alike(first, unit):
+                yield group
+                group = []
+            group.append(unit)
+        if group:
+            yield group
+
+    def _from_one_of(self, units: list[Unit], shape: Shape, wanted: int) -> tuple[int, Unit | None]:
+        """The node where the fewest must leave, then where most waiting pods will fit; whose turn it is; the fullest."""
+        board = self.board
+        best: tuple[int, int, int, int, int] | None = None
+        for turn, unit in enumerate(units):
+            for node, seats in instances_by_node(unit).items():
+                if not board.allowed(node, shape):
+                    continue
+                count = leavers_needed(board, node, shape, unit)
+                if 0 < count <= seats and unit.size - count >= unit.floor:
+                    fitting = _fitting_after(board, node, shape, unit, count, wanted)
+                    key = count, -fitting, turn, board.later[node][0], node
+                    best = key if best is None or key < best else best
         if best is None:
-            return NOWHERE
-        return best[3] if self._take([(unit, best[0])], best[3], shape) else NOWHERE
+            return NOWHERE, None
+        giver = units[best[2]]
+        return (best[4], giver) if self._take([(giver, best[0])], best[4], shape) else (NOWHERE, None)
 
     def _from_several(self, units: list[Unit], shape: Shape) -> tuple[int, list[Unit]]:
         """The node where the fewest instances must leave, cheapest first."""

@@ -30,12 +30,14 @@ class Unit:
         "base",
         "cause",
         "ceiling",
+        "claims",
         "entry",
         "exist",
         "facts",
         "floor",
         "gpu",
         "grew",
+        "kept",
         "lack",
         "leavers",
         "loose",
@@ -71,6 +73,8 @@ class Unit:
         self.exist: tuple[dict[int, int], ...] = ()
         self.leavers: tuple[dict[str, int], ...] = ()
         self.loose: tuple[list[Unbound], ...] = ()
+        self.claims: dict[tuple[int, int], int] = {}  # role and node: pods for which room is on its way
+        self.kept: dict[int, list[int]] = {}  # role to nodes: what the last plan claimed for it
         self.short = False  # pods of its minimum have no seat
         self.reserved = False  # but room for them is on its way
         self.moved = False  # it was shrunk, or its user has spoken: it does not grow in this cycle
