@@ -59,8 +59,8 @@ def main() -> None:
             trainer.report(loss=1.0, samples=1)
             note("trained", task)
         if model:
-            rows = model.pull_rows("rows", range(CHUNKS))
-            note("end", total=model.pull()["total"].tolist()[:3], rows=rows[:, 0].tolist())
+            seen = model.pull_rows("rows", range(CHUNKS))
+            note("end", total=model.pull()["total"].tolist()[:3], rows=seen[:, 0].tolist())
         else:
             note("end")
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from edl.operator.job_service import JobRecord, JobService, MemoryStore, RoleRec
 from edl.runtime.master.messages import Stat, Stats
 from edl.runtime.rpc import Client
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 ROLE = "import argparse, sys; from edl.cli import {0} as role; p = argparse.ArgumentParser(); role.configure(p); sys.exit(role.run(p.parse_args()))"  # noqa: E501
@@ -170,7 +171,7 @@ class Job:
         return "\n".join(f"== {log.name}\n{log.read_text()}" for log in sorted(self.folder.glob("*.log")))
 
 
-def until(ask: Callable[[], Any], what: str, timeout: float = PATIENCE) -> Any:
+def until(ask: Callable[[], T | None], what: str, timeout: float = PATIENCE) -> T:
     """The first answer that is not None."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:

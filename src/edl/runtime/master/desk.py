@@ -32,6 +32,8 @@ from .queue import Lease
 
 log = logging.getLogger(__name__)
 
+ABSENT = "the trainer's courier is not connected"
+
 
 class Desk:
     messages = Message
@@ -88,6 +90,11 @@ class Visitor:
             self._board.trainers[self._trainer] = self._pod
         return Welcome(self._board.epoch, self._board.term)
 
+    @property
+    def _present(self) -> bool:
+        """A trainer without a courier may be dead already, while a call that it made still waits here."""
+        return self._trainer in self._board.trainers
+
     def _open(self, message: Open) -> Opened:
         queue = self._board.queue
         if not queue.opened:
@@ -118,8 +125,8 @@ class Visitor:
             return Assignment("end")
         if self._pod in board.view.leaving:
             return Assignment("leave")
-        if board.gate:
-            return Assignment("wait", reason=board.gate)
+        if board.gate or not self._present:
+            return Assignment("wait", reason=board.gate or ABSENT)
         lease = queue.lease(self._trainer, time.monotonic())
         if lease is None:
             return Assignment("wait", reason="the last tasks of this pass are with other trainers")
@@ -133,12 +140,11 @@ class Visitor:
 
     def _done(self, message: Done) -> Acknowledged:
         queue = self._board.queue
-        counted = [queue.finish(self._lease(held)) for held in message.holdings]
-        checkpoint = queue.cut
+        checkpoints = [queue.finish(self._lease(held)) for held in message.holdings]
         if queue.finished:
             self._board.attention.set()  # the last checkpoint
         self._board.settle(queue.version)
-        return Acknowledged(counted, checkpoint)
+        return Acknowledged(checkpoints)
 
     def _give_back(self, message: GiveBack) -> Nothing:
         self._board.queue.give_back(self._lease(message.holding))
@@ -178,6 +184,8 @@ class Visitor:
             return Found("ready", era, board.addresses)
         if board.initialised == era:
             return Found("wait", reason="the first checkpoint is being written")
+        if not self._present:
+            return Found("wait", reason=ABSENT)
         if board.initialiser in (None, self._trainer):
             board.initialiser = self._trainer
             return Found("initialise", era, board.addresses)

@@ -72,11 +72,10 @@ class Done(msgspec.Struct, tag="done"):
 
 
 class Acknowledged(msgspec.Struct):
-    """Answered when it is durable in the job service. `counted` says of each task whether it counts as done by its
-    lease. With parameters, it stays done if checkpoint `checkpoint` or a later one is what a lost server restores."""
+    """Answered when it is durable in the job service: for each task 0 if it does not count as done by its lease, else
+    the number of the first checkpoint that has it. It stays done if that one or a later one is ever restored."""
 
-    counted: list[bool]
-    checkpoint: int
+    checkpoints: list[int]
 
 
 class GiveBack(msgspec.Struct, tag="give_back"):

@@ -58,7 +58,7 @@ class Progress(msgspec.Struct):
     `era` grows whenever parameters are restored; what was done in an older era and is in no checkpoint is undone.
     `cut` is the number that the next checkpoint will carry: a task done now is in that one and in every later one.
     `checkpoints` are the complete ones, newest last. `rollbacks` are (era begun, checkpoint restored), newest last.
-    `recent` are (pass, chunk, lease) of the newest completions: a trainer that got no answer asks the next master.
+    `recent` are (pass, chunk, lease, cut) of the newest completions: who got no answer asks the next master again.
     """
 
     chunks: int = 0
@@ -71,7 +71,7 @@ class Progress(msgspec.Struct):
     cut: int = 1
     checkpoints: list[Cut] = []
     rollbacks: list[tuple[int, int]] = []
-    recent: list[tuple[int, int, int]] = []
+    recent: list[tuple[int, int, int, int]] = []
     failed: str = ""
 
 

@@ -38,7 +38,7 @@ class TaskQueue:
         self.checkpoints, self.rollbacks = list(progress.checkpoints), list(progress.rollbacks)
         self.failed = progress.failed
         self.version = 0  # grows with everything that must be durable
-        self._finishers = {(index, chunk): lease for index, chunk, lease in progress.recent}  # who did it, newest last
+        self._finishers = {(row[0], row[1]): row[2:] for row in progress.recent}  # (lease, cut) by task, newest last
         self._start(progress.pass_index, DoneSet(self.chunks, progress.done), dict(progress.failures))
 
     def progress(self) -> Progress:
@@ -53,7 +53,7 @@ class TaskQueue:
             cut=self.cut,
             checkpoints=self.checkpoints,
             rollbacks=self.rollbacks,
-            recent=[(*task, lease) for task, lease in islice(reversed(self._finishers.items()), KEPT_RECENT)][::-1],
+            recent=[(*task, *by) for task, by in islice(reversed(self._finishers.items()), KEPT_RECENT)][::-1],
             failed=self.failed,
         )
 
@@ -101,18 +101,22 @@ class TaskQueue:
         self._leases[lease.chunk] = replace(lease, deadline=now + self._term)
         return True
 
-    def finish(self, lease: Lease) -> bool:
-        """True if the task counts as done by this lease, also when it was already; False if its work is not wanted."""
+    def finish(self, lease: Lease) -> int:
+        """The first checkpoint that has the task as done by this lease, 0 if its work is not wanted.
+
+        The same answer again to one who asks again because the first answer was lost.
+        """
         task = (lease.pass_index, lease.chunk)
         if not self._open(lease):
-            return lease.era == self.era and self._finishers.get(task) == lease.number
+            finisher, cut = self._finishers.get(task, (0, 0))
+            return cut if lease.era == self.era and finisher == lease.number else 0
         self._leases.pop(lease.chunk, None)
         self.done.add(lease.chunk)
-        self._finishers[task] = lease.number
+        self._finishers[task] = (lease.number, self.cut)
         self.version += 1
         if self.done.full:
             self._start(self.pass_index + 1, DoneSet(self.chunks), {})
-        return True
+        return self.cut
 
     def give_back(self, lease: Lease) -> None:
         """The holder did not do it and will not; that is nobody's fault."""
@@ -185,7 +189,7 @@ class TaskQueue:
         self._leases: dict[int, Lease] = {}
         self._returned: list[int] = []  # heap of chunks below `_next` that were given back
         self._next = 0
-        self._finishers = {task: lease for task, lease in self._finishers.items() if task[0] >= pass_index - 1}
+        self._finishers = {task: by for task, by in self._finishers.items() if task[0] >= pass_index - 1}
 
     def _take(self) -> int | None:
         while self._returned:

@@ -19,6 +19,7 @@ from .task import Task
 log = logging.getLogger(__name__)
 
 BEAT = 1.0
+FAREWELL = 1.0
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,11 @@ class Courier:
             return not self._finished
 
     def close(self) -> None:
+        """Sends what was not reported yet, if that can be done in a moment, and hangs up."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        self._threads[0].join(FAREWELL)
         self._reports.close()
         self._beats.close()
 
@@ -107,10 +110,10 @@ class Courier:
     def _beat_loop(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed, min(BEAT, self._beats.term / 4))
-                if self._closed:
-                    return
+                closed = self._changed.wait_for(lambda: self._closed, min(BEAT, self._beats.term / 4))
             self._beat()
+            if closed:
+                return
 
     def _beat(self) -> None:
         with self._changed:
@@ -144,8 +147,8 @@ class Courier:
         if not done:
             return
         answer = self._reports.call(Done([task.holding for task in done]), Acknowledged)
-        for task, counted in zip(done, answer.counted, strict=True):
-            self._tell(Acknowledgement(task, counted, answer.checkpoint))
+        for task, checkpoint in zip(done, answer.checkpoints, strict=True):
+            self._tell(Acknowledgement(task, checkpoint > 0, checkpoint))
 
     def _tell(self, acknowledgement: Acknowledgement) -> None:
         if self._on_done is None:
