@@ -110,6 +110,9 @@ def test_every_build_is_pinned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         "etcd": "v3.6.5",
         "kubernetes": "v1.36.3",
         "coredns": "v1.14.7",
+        "helm": "v3.22.0",
+        "kwok": "v0.8.0",
+        "training-operator": "v1.9.3",
     }
     assert len({module.output for module in MODULES}) == len(MODULES)
     for name in BINARIES:

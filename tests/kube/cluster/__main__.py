@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from tests.kube.cluster.build import BuildError
+from tests.kube.cluster.build import BINARIES, BuildError, build
 from tests.kube.cluster.cluster import Cluster, clear_leftovers, clusters, provide
 from tests.kube.cluster.control_plane import StartError
 from tests.kube.cluster.packages import MissingError
@@ -13,6 +13,9 @@ from tests.kube.cluster.teardown import teardown
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.kube.cluster", description=__doc__)
     parser.add_argument("command", choices=("build", "up", "down", "kubeconfig"))
+    parser.add_argument(
+        "tools", nargs="*", help=f"binaries to build beside those of the cluster: {', '.join(BINARIES)}"
+    )
     parser.add_argument("--name", default="dev", help="tells clusters apart (default: dev)")
     parser.add_argument("--nodes", type=int, default=2, help="container nodes; 0 = the API alone, which needs no root")
     return parser.parse_args()
@@ -23,6 +26,7 @@ def main() -> None:
     directory = clusters() / arguments.name
     if arguments.command in ("build", "up"):
         provide(nodes=arguments.nodes > 0)
+        build(*arguments.tools)
     if arguments.command == "up":
         Cluster(arguments.name, nodes=arguments.nodes).start(keep=True)
     if arguments.command == "down":

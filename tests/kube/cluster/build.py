@@ -50,6 +50,7 @@ class Module:
 
 
 _KUBERNETES = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
+_PEER = "github.com/kubeflow/training-operator"
 MODULES = (
     Module("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "."}),
     Module(
@@ -59,6 +60,11 @@ MODULES = (
         ("k8s.io/component-base/version.gitVersion", "k8s.io/client-go/pkg/version.gitVersion"),
     ),
     Module("coredns", "github.com/coredns/coredns", {"coredns": "."}),
+    Module(
+        "helm", "helm.sh/helm/v3", {"helm": "helm.sh/helm/v3/cmd/helm"}, ("helm.sh/helm/v3/internal/version.version",)
+    ),
+    Module("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
+    Module("training-operator", _PEER, {"training-operator": f"{_PEER}/cmd/training-operator.v1"}),
 )
 BINARIES = {binary: module for module in MODULES for binary in module.binaries}
 
@@ -71,9 +77,18 @@ def binary(name: str) -> Path:
     return path
 
 
+def sources(name: str) -> Path:
+    """The sources of the module that a binary is built from, for the manifests that come with them."""
+    module = BINARIES[name]
+    command = ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module.requirement]
+    return Path(
+        subprocess.run(command, cwd=GO / module.name, capture_output=True, text=True, check=True).stdout.strip()
+    )
+
+
 def build(*names: str) -> None:
-    """Build the named binaries (all by default) that the cache lacks."""
-    missing = [name for name in names or BINARIES if not (BINARIES[name].output / name).exists()]
+    """Build those of the named binaries that the cache lacks."""
+    missing = [name for name in names if not (BINARIES[name].output / name).exists()]
     if not missing:
         return
     if not shutil.which("go"):
