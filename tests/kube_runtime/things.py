@@ -65,9 +65,11 @@ async def running(*parts: Any) -> AsyncIterator[None]:
 
 async def until(condition: Callable[[], bool], *, within: float = 3600.0) -> None:
     """Waits on the loop's time (virtual or real) until the condition holds."""
+    pause = 0.01
     async with asyncio.timeout(within):
         while not condition():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(pause)
+            pause = min(1.0, pause * 1.02)
 
 
 def values(informer: Informer[Thing]) -> dict[str, int]:
