@@ -1,5 +1,6 @@
 """What Kubernetes would refuse in the pods of a job, said before they are made: resources, containers, their names."""
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -46,6 +47,7 @@ def resource_problems(requests: Amounts, limits: Amounts, at: Path) -> Iterator[
             )
 
 
+@functools.lru_cache(maxsize=1 << 12, typed=True)
 def _amount_problem(name: str, amount: quantity.Quantity) -> str | None:
     if "/" not in name and name not in _NATIVE and not name.startswith("hugepages-"):
         near = nearest(name, (*_NATIVE, "nvidia.com/gpu")) or ("nvidia.com/gpu" if "gpu" in name.lower() else None)

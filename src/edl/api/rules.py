@@ -1,11 +1,13 @@
 """Checks the rules between fields that the types declare. The CRDs state the same rules in CEL, see `edl.api.crds`."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from edl.api.problem import Path, Problem
+from edl.api.shape import shape_of
 from edl.api.spec import AnyOf, NotMore, RequiredUnless, Rule, Unchanging
 
 
@@ -29,10 +31,18 @@ def edit_problems(old: msgspec.Struct, new: msgspec.Struct, at: Path) -> Iterato
 
 
 def _inner(value: msgspec.Struct) -> Iterator[tuple[str, msgspec.Struct]]:
-    for attribute, name in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
+    for attribute, name in _nested(type(value)):
         inner = getattr(value, attribute)
-        if isinstance(inner, msgspec.Struct):
+        if inner is not None:
             yield name, inner
+
+
+@functools.cache
+def _nested(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Attribute and wire name of the fields that hold structs."""
+    fields = shape_of(kind).fields
+    names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+    return tuple((attribute, name) for attribute, name in names if fields[name].form == "object")
 
 
 def _broken(rule: Rule, value: msgspec.Struct, at: Path) -> Iterator[Problem]:

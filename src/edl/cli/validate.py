@@ -44,14 +44,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    report = list(inspected(load(options.filename)))
-    findings = [finding for _, found in report for finding in found]
+    wrong = False
+    found: list[Finding] = []
+    for manifest, findings in inspected(load(options.filename)):
+        wrong |= any(finding.severity == "error" for finding in findings)
+        if options.output == "json":
+            found += findings
+        else:
+            _print_text(manifest, findings)
     if options.output == "json":
-        json.dump([msgspec.structs.asdict(finding) for finding in findings], sys.stdout, ensure_ascii=False)
+        json.dump([msgspec.structs.asdict(finding) for finding in found], sys.stdout, ensure_ascii=False)
         print()
-    else:
-        _print_text(report)
-    return 1 if any(finding.severity == "error" for finding in findings) else 0
+    return 1 if wrong else 0
 
 
 def inspected(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, list[Finding]]]:
@@ -89,11 +93,10 @@ def _finding(manifest: Manifest, line: int, at: Path, message: str, severity: st
     return Finding(manifest.file, manifest.document.number, line, path_text(at), message, severity)
 
 
-def _print_text(report: list[tuple[Manifest, list[Finding]]]) -> None:
-    for manifest, findings in report:
-        for finding in findings:
-            print(f"{finding}{f' (document {finding.document})' if finding.document > 1 else ''}")
-        if not any(finding.severity == "error" for finding in findings):
-            metadata = manifest.value["metadata"]
-            name = metadata.get("name") or metadata.get("generateName")
-            print(f"{manifest.file}:{manifest.document.line_of(manifest.at)} {manifest.value['kind']} {name}: valid")
+def _print_text(manifest: Manifest, findings: list[Finding]) -> None:
+    for finding in findings:
+        print(f"{finding}{f' (document {finding.document})' if finding.document > 1 else ''}")
+    if not any(finding.severity == "error" for finding in findings):
+        metadata = manifest.value["metadata"]
+        name = metadata.get("name") or metadata.get("generateName")
+        print(f"{manifest.file}:{manifest.document.line_of(manifest.at)} {manifest.value['kind']} {name}: valid")

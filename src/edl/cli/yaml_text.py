@@ -6,7 +6,7 @@ end. Where a document can still be read on, it is, so that all its problems come
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -30,23 +30,29 @@ class YamlProblem(msgspec.Struct, frozen=True):
     message: str
 
 
+# Of a list or object: its line, and the lines of what is in it by name or index; of anything else its line alone.
+Lines = tuple[int, dict[str | int, "Lines | int"]]
+
+
 class Document(msgspec.Struct):
     """`value` is None also where `problems` kept the document from being read at all (`broken`)."""
 
     number: int
     line: int
     value: Any = None
-    lines: dict[Path, int] = {}
+    lines: Lines | int | None = None
     problems: list[YamlProblem] = []
     broken: bool = False
     empty: bool = False
 
     def line_of(self, at: Path) -> int:
         """The line of the field, or of the nearest thing around it."""
-        for length in range(len(at), -1, -1):
-            if (line := self.lines.get(at[:length])) is not None:
-                return line
-        return self.line
+        lines = self.lines
+        for step in at:
+            if not isinstance(lines, tuple) or step not in lines[1]:
+                break
+            lines = lines[1][step]
+        return self.line if lines is None else lines[0] if isinstance(lines, tuple) else lines
 
 
 class _BrokenError(Exception):
@@ -55,17 +61,30 @@ class _BrokenError(Exception):
         self.problem = YamlProblem(line, at, message)
 
 
-class _Frame(msgspec.Struct):
+class _Frame:
     """A list or an object that is being read. `key` is the name whose value comes next, None before a name."""
 
-    at: Path
-    value: dict[str, Any] | list[Any]
-    anchor: str | None
-    nodes_before: int
-    key: str | None = None
-    merging: bool = False
-    key_lines: dict[str, int] = {}
-    merged: set[str] = set()
+    __slots__ = ("anchor", "is_list", "key", "key_line", "line", "lines", "merged", "merging", "nodes_before", "value")
+
+    def __init__(self, value: Any, line: int, anchor: str | None, nodes_before: int) -> None:
+        self.value = value
+        self.is_list = isinstance(value, list)
+        self.line = line
+        self.lines: dict[str | int, Lines | int] = {}
+        self.anchor = anchor
+        self.nodes_before = nodes_before
+        self.key: str | None = None
+        self.key_line = line
+        self.merging = False
+        self.merged: frozenset[str] = frozenset()
+
+    @property
+    def awaits_name(self) -> bool:
+        return not self.is_list and self.key is None and not self.merging
+
+    @property
+    def step(self) -> str | int:
+        return len(self.value) if self.is_list else self.key or ""
 
 
 def documents(text: str) -> Iterator[Document]:
@@ -78,14 +97,15 @@ def documents(text: str) -> Iterator[Document]:
     builder: _Builder | None = None
     try:
         for event in events:
-            if isinstance(event, yaml.DocumentStartEvent):
+            kind = type(event)
+            if kind is yaml.DocumentStartEvent:
                 number += 1
-                builder = _Builder(Document(number, _start(event).line + 1))
-            elif isinstance(event, yaml.DocumentEndEvent) and builder:
+                builder = _Builder(Document(number, _line(event)))
+            elif builder is not None and kind is not yaml.DocumentEndEvent:
+                builder.take(event, _line(event))
+            elif builder is not None:
                 yield builder.document
                 builder = None
-            elif builder:
-                builder.take(event)
     except _BrokenError as error:
         assert builder is not None
         yield _broken(builder.document, error.problem)
@@ -125,9 +145,8 @@ def _syntax_problem(error: yaml.YAMLError, text: str) -> YamlProblem:
     return YamlProblem(mark.line + 1, (), f"is not YAML at column {mark.column + 1}: {words}")
 
 
-def _start(event: yaml.Event) -> yaml.Mark:
-    assert event.start_mark is not None, "a parser marks what it reads"
-    return event.start_mark  # type: ignore[return-value]  # the C parser's Mark has the same fields
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1  # type: ignore[union-attr]  # a parser marks all that it reads
 
 
 class _Builder:
@@ -140,39 +159,25 @@ class _Builder:
         self._nodes = 0
         self._aliased = 0
 
-    def take(self, event: yaml.Event) -> None:
-        line = _start(event).line + 1
-        if isinstance(event, yaml.ScalarEvent):
-            self._scalar(event, line)
-        elif isinstance(event, yaml.MappingStartEvent):
-            self._open({}, event, line)
-        elif isinstance(event, yaml.SequenceStartEvent):
-            self._open([], event, line)
-        elif isinstance(event, yaml.AliasEvent):
-            self._alias(event.anchor or "", line)
-        else:
-            self._close()
+    def take(self, event: Any, line: int) -> None:
+        _TAKE[type(event)](self, event, line)
 
     def _complain(self, line: int, at: Path, message: str) -> None:
         self.document.problems.append(YamlProblem(line, at, message))
 
-    def _next(self) -> Path:
+    def _here(self) -> Path:
         """Where the coming value belongs."""
-        if not self._frames:
-            return ()
-        frame = self._frames[-1]
-        return (*frame.at, len(frame.value) if isinstance(frame.value, list) else frame.key or "")
+        return tuple(frame.step for frame in self._frames)
 
     def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
         frame = self._frames[-1] if self._frames else None
-        if frame is not None and isinstance(frame.value, dict) and frame.key is None and not frame.merging:
+        if frame is not None and frame.awaits_name:
             self._name(frame, event, line)
             return
-        at = self._next()
-        value = self._meaning(event, line, at)
-        if not self._frames and value is None and not event.value and event.implicit[0]:
+        value = self._meaning(event, line)
+        if frame is None and value is None and not event.value and event.implicit[0]:
             self.document.empty = True
-        self._put(value, at, line, event.anchor, 1)
+        self._put(value, line, line, event.anchor, 1)
 
     def _name(self, frame: _Frame, event: yaml.ScalarEvent, line: int) -> None:
         name: str = event.value
@@ -181,91 +186,102 @@ class _Builder:
             frame.merging = True
             return
         meaning = resolve(name) if plain else name
+        if meaning is None:
+            raise _BrokenError(line, self._here(), f"a name is wanted, found {name or 'nothing'}")
+        frame.key, frame.key_line = name, line
         if isinstance(meaning, Disputed):
-            self._complain(line, (*frame.at, name), meaning.message)
-        elif meaning is None:
-            raise _BrokenError(line, frame.at, f"a name is wanted, found {name or 'nothing'}")
-        if name in frame.key_lines:
-            self._complain(line, (*frame.at, name), f"is given twice, first in line {frame.key_lines[name]}")
-        frame.key = name
-        frame.key_lines[name] = line
+            self._complain(line, self._here(), meaning.message)
+        if name in frame.value and name not in frame.merged:
+            lines = frame.lines[name]
+            first = lines[0] if isinstance(lines, tuple) else lines
+            self._complain(line, self._here(), f"is given twice, first in line {first}")
 
-    def _meaning(self, event: yaml.ScalarEvent, line: int, at: Path) -> Any:
+    def _meaning(self, event: yaml.ScalarEvent, line: int) -> Any:
         if event.tag in _STR_TAGS or not (event.implicit[0] or event.tag):
             return event.value
         value = resolve(event.value)
         if isinstance(value, Disputed):
-            self._complain(line, at, value.message)
+            self._complain(line, self._here(), value.message)
             return event.value
         if event.tag is not None and event.tag != f"tag:yaml.org,2002:{_TAGS.get(type(value))}":
-            raise _BrokenError(line, at, f"has the tag {event.tag[:60]}; write the value plainly")
+            raise _BrokenError(line, self._here(), f"has the tag {event.tag[:60]}; write the value plainly")
         return value
 
-    def _open(self, value: dict[str, Any] | list[Any], event: yaml.CollectionStartEvent, line: int) -> None:
-        frame = self._frames[-1] if self._frames else None
-        at = self._next()
-        if frame and isinstance(frame.value, dict) and frame.key is None and not frame.merging:
-            raise _BrokenError(line, frame.at, "a name is wanted, found a list or an object")
+    def _open_object(self, event: yaml.MappingStartEvent, line: int) -> None:
+        self._open({}, event, line)
+
+    def _open_list(self, event: yaml.SequenceStartEvent, line: int) -> None:
+        self._open([], event, line)
+
+    def _open(self, value: Any, event: yaml.CollectionStartEvent, line: int) -> None:
+        if self._frames and self._frames[-1].awaits_name:
+            raise _BrokenError(line, self._here(), "a name is wanted, found a list or an object")
         if len(self._frames) >= MAX_DEPTH:
             raise _BrokenError(line, (), f"is nested deeper than {MAX_DEPTH} levels")
         if event.tag is not None and event.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
-            raise _BrokenError(line, at, f"has the tag {event.tag[:60]}; write the value plainly")
-        self.document.lines.setdefault(at, self._line(frame, line))
-        self._frames.append(_Frame(at, value, event.anchor, self._nodes))
+            raise _BrokenError(line, self._here(), f"has the tag {event.tag[:60]}; write the value plainly")
+        self._frames.append(_Frame(value, line, event.anchor, self._nodes))
 
-    def _line(self, frame: _Frame | None, line: int) -> int:
-        """A field is where its name is, even if its value begins below."""
-        return frame.key_lines.get(frame.key, line) if frame and frame.key is not None else line
-
-    def _close(self) -> None:
+    def _close(self, event: yaml.Event, line: int) -> None:
         frame = self._frames.pop()
         nodes = self._nodes - frame.nodes_before + 1
         self._nodes = frame.nodes_before
-        self._put(frame.value, frame.at, self.document.lines[frame.at], frame.anchor, nodes)
+        self._put(frame.value, frame.line, (frame.line, frame.lines), frame.anchor, nodes)
 
-    def _alias(self, anchor: str, line: int) -> None:
-        at = self._next()
+    def _alias(self, event: yaml.AliasEvent, line: int) -> None:
+        anchor = event.anchor or ""
+        if self._frames and self._frames[-1].awaits_name:
+            raise _BrokenError(line, self._here(), "a name is wanted, found an alias")
         if anchor not in self._anchors:
-            raise _BrokenError(line, at, f"*{anchor[:60]} refers to nothing that is complete here")
+            raise _BrokenError(line, self._here(), f"*{anchor[:60]} refers to nothing that is complete here")
         value, nodes = self._anchors[anchor]
         self._aliased += nodes
         if self._aliased > MAX_ALIASED:
-            raise _BrokenError(line, at, f"aliases repeat more than {MAX_ALIASED} values; write them out")
-        self._put(value, at, line, None, nodes)
+            raise _BrokenError(line, self._here(), f"aliases repeat more than {MAX_ALIASED} values; write them out")
+        self._put(value, line, line, None, nodes)
 
-    def _put(self, value: Any, at: Path, line: int, anchor: str | None, nodes: int) -> None:
+    def _put(self, value: Any, line: int, lines: Lines | int, anchor: str | None, nodes: int) -> None:
         self._nodes += nodes
         if anchor is not None:
             self._anchors[anchor] = (value, nodes)
-        if not self._frames:
-            self.document.value = value
-            self.document.lines.setdefault((), line)
-            return
-        frame = self._frames[-1]
-        if isinstance(frame.value, list):
-            self.document.lines.setdefault(at, line)
+        frame = self._frames[-1] if self._frames else None
+        if frame is None:
+            self.document.value, self.document.lines = value, lines
+        elif frame.is_list:
+            frame.lines[len(frame.value)] = lines
             frame.value.append(value)
         elif frame.merging:
             self._merge(frame, value, line)
         elif frame.key is not None:
-            self.document.lines.setdefault(at, self._line(frame, line))
-            if frame.key in frame.merged:
-                frame.merged.discard(frame.key)
-                frame.value[frame.key] = value
-            frame.value.setdefault(frame.key, value)
-            frame.key = None
+            self._put_field(frame, frame.key, value, lines)
+
+    def _put_field(self, frame: _Frame, name: str, value: Any, lines: Lines | int) -> None:
+        frame.key = None
+        if name in frame.value and name not in frame.merged:
+            return  # given twice, which has been said
+        frame.merged -= {name}
+        frame.value[name] = value
+        # A field is where its name is, even if its value begins below.
+        frame.lines[name] = (frame.key_line, lines[1]) if isinstance(lines, tuple) else frame.key_line
 
     def _merge(self, frame: _Frame, value: Any, line: int) -> None:
         """`<<: *base`: what is named here itself, before or after, stays."""
         frame.merging = False
-        assert isinstance(frame.value, dict)
         for base in value if isinstance(value, list) else [value]:
             if not isinstance(base, dict):
-                raise _BrokenError(line, frame.at, "<< wants an object, or a list of objects, to take fields from")
-            for name, item in base.items():
-                if name not in frame.value:
-                    frame.value[name] = item
-                    frame.merged.add(name)
+                raise _BrokenError(line, self._here(), "<< wants an object, or a list of objects, to take fields from")
+            taken = {name: item for name, item in base.items() if name not in frame.value}
+            frame.value.update(taken)
+            frame.lines.update(dict.fromkeys(taken, line))
+            frame.merged |= taken.keys()
 
 
+_TAKE: dict[type, Callable[[_Builder, Any, int], None]] = {
+    yaml.ScalarEvent: _Builder._scalar,
+    yaml.MappingStartEvent: _Builder._open_object,
+    yaml.MappingEndEvent: _Builder._close,
+    yaml.SequenceStartEvent: _Builder._open_list,
+    yaml.SequenceEndEvent: _Builder._close,
+    yaml.AliasEvent: _Builder._alias,
+}
 _TAGS = {type(None): "null", bool: "bool", int: "int", float: "float"}
