@@ -7,16 +7,20 @@ import sys
 import yaml
 
 from edl.api.crds import crds
+from edl.api.reference import reference
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="default: yaml")
+    choices = ("yaml", "json", "markdown")
+    parser.add_argument("-o", "--output", choices=choices, default="yaml", help="default: yaml; markdown: a reference")
 
 
 def run(options: argparse.Namespace) -> int:
     if options.output == "json":
         json.dump({"apiVersion": "v1", "kind": "List", "items": crds()}, sys.stdout, indent=2)
         print()
+    elif options.output == "markdown":
+        print(reference(), end="")
     else:
         yaml.dump_all(crds(), sys.stdout, Dumper=_Dumper, sort_keys=False, width=120, explicit_start=True)
     return 0
