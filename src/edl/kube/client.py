@@ -7,8 +7,8 @@ for the budget and every retry. Retried are: 429 always; other failures only whe
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from typing import Any, Literal, TypedDict
 
 import msgspec
@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 
 from .backoff import Backoff
 from .budget import Budget, Lane
-from .errors import ApiError, ConnectionLostError, DeadlineExceededError, KubeError
+from .errors import ApiError, ConnectionLostError, DeadlineExceededError, KubeError, UnexpectedAnswerError
 from .resource import Resource, selector
 from .transport import JSON, Request, Response, Transport
 from .wire import Bookmark, Event, LineDecoder, Malformed, Page, T, decode, decode_page, whole_lines
@@ -96,8 +96,10 @@ class Client:
         """One page: of the newest state, or (with `continue_`) of the snapshot that the first page was of."""
         paging = {"limit": str(limit or ""), "continue": continue_}
         query = {**_select(scope), **{key: value for key, value in paging.items() if value}}
-        response = await self._call(Request("GET", resource.path(scope.get("namespace")), query), timeout=timeout)
-        return decode_page(response.body, type)
+        request = Request("GET", resource.path(scope.get("namespace")), query)
+        response = await self._call(request, timeout=timeout)
+        with _expecting(request, type):
+            return decode_page(response.body, type)
 
     async def pages(
         self,
@@ -309,7 +311,8 @@ class Client:
 
     async def _one(self, request: Request, type: type[T], terms: Terms, lane: Lane = Lane.NORMAL) -> T:
         response = await self._call(request, terms.get("lane", lane), terms.get("timeout"))
-        return decode(response.body, type)
+        with _expecting(request, type):
+            return decode(response.body, type)
 
     async def _call(self, request: Request, lane: Lane = Lane.NORMAL, timeout: float | None = None) -> Response:
         seconds = self._timeout if timeout is None else timeout
@@ -336,6 +339,14 @@ class Client:
         if response.code >= 400:
             raise ApiError.from_answer(response.code, response.headers, response.body, str(request))
         return response
+
+
+@contextmanager
+def _expecting(request: Request, wanted: type[object]) -> Iterator[None]:
+    try:
+        yield
+    except msgspec.DecodeError as error:
+        raise UnexpectedAnswerError(f"{request}: the answer is no {wanted.__name__}: {error}") from error
 
 
 def _pause(request: Request, failure: KubeError, backoff: Backoff) -> float | None:

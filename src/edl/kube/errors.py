@@ -53,6 +53,10 @@ class DeadlineExceededError(KubeError, TimeoutError):
     """The time given to a call is over; a write may or may not have happened."""
 
 
+class UnexpectedAnswerError(KubeError):
+    """The server agreed, but what it answered is not what was asked for."""
+
+
 class ApiError(KubeError):
     """The server refused. `status` is its whole answer, `retry_after` the seconds it asked us to wait (or None)."""
 
