@@ -30,7 +30,7 @@ class Observed(msgspec.Struct, frozen=True):
     """Everything seen of one job. `pods` carry its uid; `objects` are those under the names of its children.
 
     `made`: what was made and is not watched (its Secret). `taken`: names of pods that others have. `worded_at`: when
-    words alone were last written into its status.
+    words alone were last written into its status, or else when we first saw it.
     """
 
     pods: Sequence[Pod] = ()

@@ -117,8 +117,9 @@ class TrainingLook:
 
     def _undecided(self) -> Outcome:
         """Nobody has planned for it yet. It says so itself only if nobody does for a while."""
-        if self._now - self._created < UNDECIDED_FOR:
-            return Outcome(self._old, wake=self._created + UNDECIDED_FOR)
+        since = max(self._created, self._observed.worded_at)
+        if self._now - since < UNDECIDED_FOR:
+            return Outcome(self._old, wake=since + UNDECIDED_FOR)
         grant = Grant(0, "Waiting", "the scheduler has not looked at it yet")
         picture = self._picture(self._plan(0), {}, Facts(held=True), None, grant)
         status = draw(self._old, replace(picture, scale=replace(picture.scale, target=None)), self._now)

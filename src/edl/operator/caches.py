@@ -18,8 +18,9 @@ from edl.api.core import (
 from edl.jobs.children import LABEL_UID, Seen
 from edl.jobs.outcome import ObjectKey
 from edl.kube.client import Client, Scope
+from edl.kube.fields import by_label
 from edl.kube.informer import Informer
-from edl.kube.objects import Key, Object, by_label
+from edl.kube.objects import Key, Object
 from edl.kube.resource import Resource
 from edl.operator.resources import (
     JOBS,
@@ -41,15 +42,14 @@ _JOB = "job"
 _UID = "uid"
 
 
-def by_job(item: Object) -> tuple[Key, ...]:
-    """The job that an object says it belongs to, by namespace and name: an earlier bearer of the name counts, too."""
-    name = item.metadata.labels.get(LABEL_JOB)
-    return () if name is None else ((item.metadata.namespace, name),)
-
-
 def job_of(old: Object | None, new: Object | None) -> set[Key]:
-    """Whom a change of a child concerns."""
-    return {key for item in (old, new) if item is not None for key in by_job(item)}
+    """Whom a change of a child concerns: the job that it names, also if it belongs to an earlier one of that name."""
+    items = [item for item in (old, new) if item is not None]
+    return {
+        (item.metadata.namespace, item.metadata.labels[LABEL_JOB])
+        for item in items
+        if LABEL_JOB in item.metadata.labels
+    }
 
 
 class Caches:
@@ -57,7 +57,7 @@ class Caches:
 
     def __init__(self, client: Client) -> None:
         def ours(resource: Resource, kind: type[Any]) -> Informer[Any]:
-            return Informer(client, resource, kind, scope=_OURS, indexes={_JOB: by_job})
+            return Informer(client, resource, kind, scope=_OURS, indexes={_JOB: by_label(LABEL_JOB)})
 
         self.jobs: Informer[RawJob] = Informer(client, TRAINING_JOBS, RawJob)
         self.pods: Informer[Pod] = Informer(client, PODS, Pod, indexes={_UID: by_label(LABEL_UID)})
@@ -92,7 +92,8 @@ class Caches:
         return {
             (informer.resource.kind, item.metadata.name): item
             for informer in self.children
-            for item in informer.by(_JOB, key)
+            for item in informer.by(_JOB, key[1])
+            if item.metadata.namespace == key[0]
         }
 
     async def wait_seen(self, versions: dict[str, int]) -> None:

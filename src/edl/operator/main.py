@@ -22,10 +22,8 @@ from edl.kube.controller import Controller, Source
 from edl.kube.errors import ApiError
 from edl.kube.lease import Fence, Lease
 from edl.kube.manager import Manager
-from edl.kube.objects import Key
 from edl.kube.recorder import EventRecorder
 from edl.kube.transport import Transport
-from edl.kube.workqueue import WorkQueue
 from edl.operator.book import JobBook
 from edl.operator.caches import Caches, job_of
 from edl.operator.crds import check_version, register_crds
@@ -57,17 +55,15 @@ async def run_operator(
     """
     client = Client(transport, budget=Budget(qps=QPS, burst=BURST))
     version = await check_version(client)
-    log.info("operator %s against Kubernetes %s", settings.who(), version)
+    settings = replace(settings, identity=settings.who())
+    log.info("operator %s against Kubernetes %s", settings.identity, version)
     if settings.register_crds:
         await register_crds(client)
-    if settings.service is None:
-        operator = Operator(transport, client, settings, None, leads=leads, clock=clock)
-        await operator.run(stop)
-        return
     await _ensure_namespace(client, settings.namespace)
-    identity = await load_identity(client, settings.namespace, SECRET, service_names(settings))
-    operator = Operator(transport, client, settings, identity, leads=leads, clock=clock)
-    await operator.run(stop)
+    identity = None
+    if settings.service is not None:
+        identity = await load_identity(client, settings.namespace, SECRET, service_names(settings))
+    await Operator(transport, client, settings, identity, leads=leads, clock=clock).run(stop)
 
 
 async def _ensure_namespace(client: Client, name: str) -> None:
@@ -94,7 +90,7 @@ class Operator:
         leads: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        who = settings.who()
+        who = settings.identity
         self.settings = settings
         self.caches = Caches(client)
         self.book = JobBook(self.caches.jobs.get, self.caches.jobs.all)
@@ -106,7 +102,6 @@ class Operator:
         self._registry = CollectorRegistry()
         self._registry.register(JobCollector(self.book, clock))
         self._cycles = CycleMetrics(self._registry)
-        self._queue: WorkQueue[Key] = WorkQueue()
         self.service = self._service_part()
 
     def _service_part(self) -> ServicePart | None:
@@ -133,12 +128,12 @@ class Operator:
             Source(self.caches.pods, job_of),
             *(Source(informer, job_of) for informer in self.caches.children),
         ]
-        controller = Controller("training-jobs", sources, reconciler, workers=self.settings.workers, queue=self._queue)
+        controller = Controller("training-jobs", sources, reconciler, workers=self.settings.workers)
         scheduling = SchedulingLoop(
             self.caches,
             self.book,
             self.grants,
-            lambda key, urgency: self._queue.add(key, priority=urgency),
+            lambda key, urgency: controller.queue.add(key, priority=urgency),
             settings=self.settings.scheduler,
             installation=self.settings.pods.installation,
             clock=self._clock,
@@ -165,6 +160,7 @@ class Operator:
             self._recorder,
             settings=self._pod_settings(),
             service=self.service or NoService(),
+            settle=self.settings.settle,
             clock=self._clock,
         )
 

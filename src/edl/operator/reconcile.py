@@ -32,7 +32,6 @@ from edl.operator.resources import TRAINING_JOBS, RawJob
 
 log = logging.getLogger(__name__)
 
-SETTLE = 0.6  # how long what may wait does wait for more of its kind
 SEEN_WITHIN = 10.0
 UNWATCHED = frozenset({Secret.KIND})
 
@@ -65,6 +64,8 @@ class NoService:
 
 
 class Reconciler:
+    """`settle`: how long what may wait does wait for more of its kind, in seconds."""
+
     def __init__(
         self,
         client: Client,
@@ -75,11 +76,12 @@ class Reconciler:
         *,
         settings: PodSettings,
         service: ServiceLink,
+        settle: float = 0.6,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._caches, self._book, self._grants, self._recorder = caches, book, grants, recorder
         self._executor = Executor(client)
-        self._settings, self._service, self._clock = settings, service, clock
+        self._settings, self._service, self._settle, self._clock = settings, service, settle, clock
         self._notes: dict[str, Notes] = {}
         self._keys: dict[Key, str] = {}
 
@@ -156,7 +158,10 @@ class Reconciler:
         ready = outcome.urgent or self._is_time(notes, outcome, changed, now)
         if changed and ready:
             versions[TRAINING_JOBS.kind] = await self._write_status(entry, outcome, notes, now)
-        intents = outcome.intents + (outcome.soft if ready and not outcome.urgent else ())
+        soft = outcome.soft if ready and not outcome.urgent else ()
+        if soft:
+            notes.soft_since = None
+        intents = outcome.intents + soft
         deeds = await self._executor.carry_out(intents, namespace=entry.raw.metadata.namespace, job_uid=entry.uid)
         self._note(notes, deeds, now)
         if outcome.intents and not deeds.refusals:
@@ -172,7 +177,7 @@ class Reconciler:
             return False
         if notes.soft_since is None:
             notes.soft_since = now
-        return outcome.status.finished or now - notes.soft_since >= SETTLE
+        return outcome.status.finished or now - notes.soft_since >= self._settle
 
     async def _write_status(self, entry: Entry, outcome: Outcome, notes: Notes, now: float) -> int:
         metadata = entry.raw.metadata
@@ -195,7 +200,7 @@ class Reconciler:
             return 0.0  # to say so in the status: nothing else will make us look again
         times = [outcome.wake, notes.next_expiry()]
         if notes.soft_since is not None:
-            times.append(notes.soft_since + SETTLE)
+            times.append(notes.soft_since + self._settle)
         soonest = min((when for when in times if when is not None), default=None)
         return None if soonest is None else max(0.0, soonest - self._clock())
 

@@ -41,6 +41,8 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     workers: int = 8
     interval: float = 5.0
     debounce: float = 0.08
+    settle: float = 0.6
+    """How long a change of status that may wait does wait for more of its kind."""
     probes: tuple[str, int] | None = None
     pods: PodSettings = PodSettings()
     scheduler: SchedulerSettings = SchedulerSettings()

@@ -1,0 +1,217 @@
+"""The operator against a real API server: what a user sees of a job's life."""
+
+import asyncio
+from typing import Any
+
+from edl.kube.resource import Resource
+from edl.operator.resources import JOBS, PODS, QUOTAS, REPLICA_SETS, SERVICES, TRAINING_JOBS
+from tests.operator.stage import Stage, stage
+
+
+async def test_a_job_runs_and_succeeds_with_few_calls() -> None:
+    async with stage() as scene, scene.operator(settle=0.6) as wire:
+        before = len(wire.writes)
+        await scene.submit()
+        status = await scene.until_phase("running")
+        assert status["scale_status"]["target"] == 2
+        assert await scene.pods() == ["j-trainer-0", "j-trainer-1"]
+        await asyncio.sleep(1.0)
+        writes = wire.writes[before:]
+        made = [write for write in writes if write.startswith("POST")]
+        assert len(writes) <= len(made) + 3, writes
+        for name in await scene.pods():
+            await scene.end(name, 0)
+        await scene.until_phase("succeeded")
+        await scene.until(lambda: _released(scene), "master and parameter servers are released")
+        job = await scene.get(JOBS, "j-trainer")
+        assert job is not None
+        assert [one["type"] for one in job["status"]["conditions"]] == ["SuccessCriteriaMet", "Complete"]
+        assert len((await scene.client.list(PODS, namespace="default")).items) == 2, "trainers stay for their logs"
+        for reason in ("Admitted", "Creating", "Running", "Succeeded"):
+            await scene.until_event(reason)
+
+
+async def _released(scene: Stage) -> bool:
+    return not await scene.pods("master") and not await scene.pods("pserver")
+
+
+async def test_at_rest_nothing_is_written() -> None:
+    async with stage() as scene, scene.operator() as wire:
+        await scene.submit("a", trainer={"min-instance": 1, "max-instance": 1})
+        await scene.submit("waits", trainer={"min-instance": 99, "max-instance": 99})
+        await scene.until_phase("running", "a")
+        await scene.until_condition("Queued", name="waits")
+        await asyncio.sleep(1.0)
+        before = len(wire.writes)
+        await asyncio.sleep(3.0)  # three cycles
+        assert wire.writes[before:] == []
+
+
+async def test_it_grows_into_what_is_free_and_gives_way_to_an_online_service() -> None:
+    async with stage(cpu="5") as scene, scene.operator():
+        await scene.submit(trainer={"min-instance": 1, "max-instance": 6}, pserver=None, freezing_window="0s")
+        await scene.until(lambda: _size(scene, 4), "grows to 4 of 5 cores, below the load cap")
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web"},
+            "spec": {"containers": [{"name": "web", "image": "x", "resources": {"requests": {"cpu": "2"}}}]},
+        }
+        scene.asleep.add("web")
+        await scene.client.create(PODS, pod, namespace="default")
+        refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        await scene.client.patch(
+            PODS, "web", {"status": {"conditions": [refused]}}, namespace="default", subresource="status"
+        )
+        await scene.until(lambda: _size(scene, 3), "makes room at once")
+        history = (await scene.status())["scale_status"]["history"]
+        assert "default/web" in history[-1]["reason"]
+
+
+async def _size(scene: Stage, size: int) -> bool:
+    return len(await scene.pods()) == size and (await scene.status()).get("phase") == "running"
+
+
+async def test_a_killed_trainer_is_replaced_and_an_intolerant_job_fails() -> None:
+    async with stage() as scene, scene.operator():
+        await scene.submit("tolerant")
+        await scene.submit("strict", fault_tolerant=False)
+        for name in ("tolerant", "strict"):
+            await scene.until_phase("running", name)
+            await scene.end(f"{name}-trainer-1", 137, "last words")
+        await scene.until_phase("failed", "strict")
+        await scene.until(lambda: _is(scene.pods(name="tolerant"), "tolerant-trainer-1-1"), "the slot is filled again")
+        status = await scene.status("strict")
+        assert status["root_cause"] == {"pod": "strict-trainer-1", "exit_code": 137, "message": "last words"}
+        assert (await scene.status("tolerant"))["phase"] == "running"
+        await scene.until(lambda: _none(scene.pods(name="strict")), "those that still ran are stopped")
+        job = await scene.until(lambda: _condition(scene, "strict-trainer", "Failed"), "the Job fails", "strict")
+        assert "completionTime" not in job["status"]
+
+
+async def _is(pods: Any, name: str) -> bool:
+    return name in await pods
+
+
+async def _none(pods: Any) -> bool:
+    return not await pods
+
+
+async def _condition(scene: Stage, job: str, kind: str) -> Any:
+    found = await scene.get(JOBS, job)
+    conditions = (found or {}).get("status", {}).get("conditions", ())
+    return found if any(one["type"] == kind for one in conditions) else None
+
+
+async def test_edits_of_size_and_template_are_honoured() -> None:
+    async with stage(cpu="20") as scene, scene.operator():
+        await scene.submit(trainer={"min-instance": 1, "max-instance": 1}, freezing_window="0s")
+        await scene.until_phase("running")
+        await scene.edit({"spec": {"image": "new", "trainer": {"max-instance": 3}}})
+        await scene.until(lambda: _size(scene, 3), "grows to the new maximum")
+        pod = await scene.get(PODS, "j-trainer-2")
+        assert pod is not None
+        assert pod["spec"]["containers"][0]["image"] == "new"
+        await scene.edit({"spec": {"trainer": {"max-instance": 2}}})
+        await scene.until(lambda: _size(scene, 2), "nobody is above its maximum")
+
+
+async def test_suspend_and_resume() -> None:
+    async with stage() as scene, scene.operator():
+        await scene.submit()
+        await scene.until_phase("running")
+        await scene.edit({"spec": {"suspend": True}})
+        await scene.until_condition("Suspended")
+        await scene.until(lambda: _none(scene.pods()), "trainers are gone")
+        await scene.until(lambda: _released(scene), "servers are gone")
+        await scene.edit({"spec": {"suspend": None}})
+        await scene.until_phase("running")
+        assert await scene.pods() == ["j-trainer-0-1", "j-trainer-1-1"]
+
+
+async def test_time_to_live() -> None:
+    async with stage() as scene, scene.operator():
+        await scene.submit(ttl_seconds_after_finished=0)
+        await scene.until_phase("running")
+        for name in await scene.pods():
+            await scene.end(name, 0)
+
+        async def gone() -> bool:
+            try:
+                return not await scene.job()
+            except AssertionError:
+                return True
+
+        await scene.until(gone, "the job is deleted")
+
+
+async def test_children_that_a_hand_removes_or_changes_come_back() -> None:
+    async with stage() as scene, scene.operator():
+        await scene.submit()
+        await scene.until_phase("running")
+        await scene.delete(SERVICES, "j-master")
+        await scene.delete(PODS, "j-trainer-0", grace=0)
+        await scene.client.patch(REPLICA_SETS, "j-pserver", {"spec": {"replicas": 7}}, namespace="default")
+        await scene.until(lambda: scene.get(SERVICES, "j-master"), "the Service is back")
+        await scene.until(lambda: _is(scene.pods(), "j-trainer-0-1"), "the trainer is replaced")
+        await scene.until(lambda: _replicas(scene, "j-pserver", 2), "the size is set right")
+        await scene.until_phase("running")
+
+
+async def _replicas(scene: Stage, name: str, size: int) -> bool:
+    found = await scene.get(REPLICA_SETS, name)
+    return found is not None and found["spec"]["replicas"] == size
+
+
+async def test_a_job_made_anew_under_its_name_starts_from_nothing() -> None:
+    async with stage() as scene, scene.operator():
+        await scene.submit()
+        await scene.until_phase("running")
+        first = await scene.job()
+        await scene.end("j-trainer-0", 1)
+        await scene.until(lambda: _is(scene.pods(), "j-trainer-0-1"), "a failure counts")
+        await scene.delete(TRAINING_JOBS, "j")
+        await scene.submit()
+        status = await scene.until_phase("running")
+        assert first["metadata"]["uid"] != (await scene.job())["metadata"]["uid"]
+        assert "failed" not in status["replica_statuses"][-1]
+        assert await scene.pods() == ["j-trainer-0", "j-trainer-1"]
+        job = await scene.get(JOBS, "j-trainer")
+        assert job is not None
+        assert job["metadata"]["ownerReferences"][0]["uid"] == (await scene.job())["metadata"]["uid"]
+
+
+async def test_what_an_earlier_job_left_without_an_owner_is_not_ours() -> None:
+    async with stage() as scene, scene.operator():
+        await scene.submit()
+        await scene.until_phase("running")
+        await scene.client.patch(
+            REPLICA_SETS, "j-master", {"metadata": {"ownerReferences": None, "labels": None}}, namespace="default"
+        )
+        await scene.delete(TRAINING_JOBS, "j")
+        await scene.until(lambda: _gone(scene, JOBS, "j-trainer"), "the rest goes with the job")
+        await scene.submit()
+        condition = await scene.until_condition("NameTaken")
+        assert "ReplicaSet j-master exists and belongs to somebody else" in condition["message"]
+        await scene.until_event("ForeignObject")
+        await scene.delete(REPLICA_SETS, "j-master")
+        await scene.until_phase("running")
+        await scene.until_condition("NameTaken", "False")
+
+
+async def _gone(scene: Stage, resource: Resource, name: str) -> bool:
+    return await scene.get(resource, name) is None
+
+
+async def test_a_quota_reached_midway_is_told_and_overcome() -> None:
+    """The plan knows of no quota on Services; the API server does."""
+    async with stage() as scene, scene.operator():
+        metadata = {"name": "few"}
+        body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"services": "2"}}}
+        await scene.client.create(QUOTAS, body, namespace="default")
+        await scene.submit()
+        condition = await scene.until_condition("Refused")
+        assert "exceeded quota: few" in condition["message"]
+        await scene.delete(QUOTAS, "few")
+        await scene.until_phase("running")
+        await scene.until_condition("Refused", "False")
