@@ -38,9 +38,8 @@ class Jobs:
 
     async def reconcile(self, key: Key) -> float | None:
         job = self._jobs.get(key)
-        if job is None:
-            return None
-        if job.spec.managed_by not in OURS:
+        await self._release(self._orphans(key, job))
+        if job is None or job.spec.managed_by not in OURS:
             return None
         pods = [pod for pod in self._pods.by("owner", job.metadata.uid) if _controlled(pod, job)]
         now = self._clock()
@@ -54,6 +53,16 @@ class Jobs:
         if decision.expired:
             await self._delete(job)
         return decision.again
+
+    def _orphans(self, key: Key, job: Job | None) -> list[Pod]:
+        """Pods of a Job of this name that is gone: nobody will count them any more."""
+        held = [pod for pod in self._pods.by("namespace", key[0]) if TRACKING in pod.metadata.finalizers]
+        owners = [(pod, controller_of(pod)) for pod in held]
+        return [
+            pod
+            for pod, owner in owners
+            if owner is not None and owner.name == key[1] and (job is None or owner.uid != job.metadata.uid)
+        ]
 
     async def _carry_out(self, job: Job, decision: Decision) -> None:
         await delete_pods(self._client, self._pods, decision.delete)
