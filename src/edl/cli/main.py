@@ -21,6 +21,7 @@ COMMANDS = {
     "delete": ("edl.cli.delete", "delete jobs and what they own"),
     "validate": ("edl.cli.validate", "check manifests and say everything that is wrong with them"),
     "crds": ("edl.cli.crds", "print the CustomResourceDefinitions of all kinds"),
+    "operator": ("edl.cli.operator", "run the operator against a cluster"),
     "version": ("edl.cli.version", "print the version"),
 }
 

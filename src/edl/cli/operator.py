@@ -1,0 +1,130 @@
+"""Run the operator against a cluster: it looks after jobs, plans their sizes and serves their pods.
+
+Run as many as you like against one cluster: one of them leads, the others wait with warm caches. SIGTERM ends it in
+good order; it ends by itself when it has lost its lease, and should then be started again.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from edl.cli.connect import UNREACHABLE, chosen_kubeconfig
+
+if TYPE_CHECKING:
+    from edl.operator.settings import OperatorSettings
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubeconfig", metavar="FILE", help="the cluster (default: $KUBECONFIG, else `edl up`'s)")
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", default="edl-system", help="where its lease and Secret live (%(default)s)"
+    )
+    parser.add_argument(
+        "--policy", choices=("cfs", "fulfillment"), default="cfs", help="how sizes are decided (%(default)s)"
+    )
+    parser.add_argument(
+        "--max-load", metavar="X", default="0.97", help="share of the CPU that growth may use (%(default)s)"
+    )
+    parser.add_argument(
+        "--available",
+        choices=("limits", "requests"),
+        default="limits",
+        help="what counts as used: limits or requests (%(default)s)",
+    )
+    parser.add_argument("--image", metavar="IMAGE", help="EDL's own image, for masters and parameter servers")
+    parser.add_argument(
+        "--lease", metavar="SECONDS", type=float, default=15.0, help="how long a silent leader leads (%(default)g)"
+    )
+    parser.add_argument("--workers", metavar="N", type=int, default=8, help="jobs looked at at the same time")
+    parser.add_argument("--probes", metavar="HOST:PORT", help="serve /healthz, /readyz and /metrics here")
+    _service_arguments(parser)
+    parser.add_argument("--no-crds", action="store_true", help="do not register the kinds")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log every cycle and every call")
+
+
+def _service_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--service", metavar="HOST:PORT", default="0.0.0.0:8443", help="where the job service listens (%(default)s)"
+    )
+    parser.add_argument(
+        "--service-url", metavar="URL", default="", help="how pods reach it (default: the Service edl-job-service)"
+    )
+    parser.add_argument(
+        "--service-address",
+        metavar="IP",
+        default=os.environ.get("POD_IP", ""),
+        help="our address, to which the leader points the Service ($POD_IP)",
+    )
+    parser.add_argument("--no-service", action="store_true", help="serve no job service")
+
+
+def run(options: argparse.Namespace) -> int:
+    from edl.cli.main import CommandError
+    from edl.kube.errors import KubeError
+    from edl.operator.crds import UnsupportedError
+
+    level = logging.DEBUG if options.verbose else logging.INFO
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        settings = settings_of(options)
+        return asyncio.run(_serve(options.kubeconfig, settings))
+    except (UnsupportedError, ValueError) as error:
+        raise CommandError(str(error)) from None
+    except KubeError as error:
+        print(f"edl: {error}", file=sys.stderr)
+        return UNREACHABLE
+
+
+def settings_of(options: argparse.Namespace) -> "OperatorSettings":
+    from edl.api.roles import Installation
+    from edl.jobs.pods import PodSettings
+    from edl.operator.settings import OperatorSettings, ServiceSettings
+    from edl.scheduler.settings import Settings, parse_load
+
+    parse_load(options.max_load)
+    installation = Installation(image=options.image) if options.image else Installation()
+    host, port = _address(options.service, "--service")
+    service = ServiceSettings(host, port, options.service_url, options.service_address)
+    if not options.no_service and not service.url and not service.address:
+        raise ValueError(
+            "pods must know where the job service is: give --service-url, or --service-address (in a pod: $POD_IP), "
+            "or --no-service"
+        )
+    return OperatorSettings(
+        namespace=options.namespace,
+        lease=options.lease,
+        workers=options.workers,
+        probes=_address(options.probes, "--probes") if options.probes else None,
+        pods=PodSettings(installation=installation),
+        scheduler=Settings(policy=options.policy, max_load=options.max_load, available=options.available),
+        service=None if options.no_service else service,
+        register_crds=not options.no_crds,
+    )
+
+
+def _address(text: str, option: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{option} {text}: wants HOST:PORT, such as 0.0.0.0:8443")
+    return host.strip("[]"), int(port)
+
+
+async def _serve(kubeconfig: str | None, settings: "OperatorSettings") -> int:
+    from edl.kube.kubeconfig import load_account
+    from edl.kube.transport import HttpTransport
+    from edl.operator.main import run_operator
+
+    transport = HttpTransport(load_account(chosen_kubeconfig(kubeconfig)))
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await run_operator(transport, settings, stop=stop)
+    finally:
+        await transport.close()
+    return 0
