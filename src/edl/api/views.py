@@ -23,6 +23,14 @@ NO_MASTER = "it has no master (spec.master)"
 PINNED = "it is pinned (edl.dev/pin)"
 
 
+class _Sizes(msgspec.Struct, frozen=True):
+    least: int
+    most: int
+    start: int
+    allowed: tuple[int, ...] = ()
+    fixed: str = ""
+
+
 def view(
     job: Job,
     *,
@@ -34,9 +42,11 @@ def view(
     job = default(job)
     roles = _roles(job, resource, installation or Installation())
     lead = next(role for role in roles if role.lead)
+    return _assembled(job, roles, lead, _sizes(job, lead), _priority(job, lead, priority_classes))
+
+
+def _assembled(job: Job, roles: tuple[Role, ...], lead: Role, sizes: _Sizes, priority: tuple[int, str]) -> JobView:
     notes, meta = job.metadata.annotations, job.metadata
-    priority, source = _priority(job, lead, priority_classes)
-    sizes = _sizes(job, lead)
     scale = (job.status.scale_status if isinstance(job, TrainingJob) else job.status.scale) or Scale()
     return JobView(
         kind=job.kind,
@@ -47,8 +57,8 @@ def view(
         generation=meta.generation,
         creation_timestamp=meta.creation_timestamp,
         deletion_timestamp=meta.deletion_timestamp,
-        priority=priority,
-        priority_source=source,
+        priority=priority[0],
+        priority_source=priority[1],
         priority_class=_class_name(lead),
         freezing_window=_freezing_window(job),
         pause=_flag(notes, annotations.PAUSE) or (isinstance(job, TrainingJob) and bool(job.spec.pause)),
@@ -95,14 +105,6 @@ def _pytorch_role(spec: pytorch_job.ElasticJobSpec) -> Role:
     least, most = spec.min_replicas or 1, spec.max_replicas or 1
     template = whole_template(spec.replica_specs.worker.template)
     return Role(name="worker", min=least, max=most, sizes=(least, most), lead=True, template=template)
-
-
-class _Sizes(msgspec.Struct, frozen=True):
-    least: int
-    most: int
-    start: int
-    allowed: tuple[int, ...] = ()
-    fixed: str = ""
 
 
 def _sizes(job: Job, lead: Role) -> _Sizes:

@@ -5,6 +5,7 @@ end. Where a document can still be read on, it is, so that all its problems come
 """
 
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from edl.api.problem import Path
+from edl.api.problem import MAX_PROBLEMS, Path
 from edl.cli.scalars import Disputed, resolve
 
 MAX_BYTES = 5_000_000
@@ -22,6 +23,7 @@ MAX_ALIASED = 10_000
 
 _STR_TAGS = ("!", "tag:yaml.org,2002:str")
 _MERGE = "<<"
+_SURROGATES = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 
 
 class YamlProblem(msgspec.Struct, frozen=True):
@@ -93,7 +95,7 @@ def documents(text: str) -> Iterator[Document]:
         yield oversized
         return
     number = 0
-    events = yaml.parse(text, Loader=yaml.CSafeLoader)
+    events = yaml.parse(_without_surrogates(text), Loader=yaml.CSafeLoader)
     builder: _Builder | None = None
     try:
         for event in events:
@@ -112,6 +114,13 @@ def documents(text: str) -> Iterator[Document]:
     except yaml.YAMLError as error:
         document = builder.document if builder else Document(number + 1, 1)
         yield _broken(document, _syntax_problem(error, text))
+
+
+def _without_surrogates(text: str) -> str:
+    """JSON may write a character as two escapes, which YAML does not know."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    return _SURROGATES.sub(lambda pair: pair[1] + json.loads(f'"{pair[2]}"'), text)
 
 
 def _oversized(text: str) -> Document | None:
@@ -163,7 +172,8 @@ class _Builder:
         _TAKE[type(event)](self, event, line)
 
     def _complain(self, line: int, at: Path, message: str) -> None:
-        self.document.problems.append(YamlProblem(line, at, message))
+        if len(self.document.problems) < MAX_PROBLEMS:
+            self.document.problems.append(YamlProblem(line, at, message))
 
     def _here(self) -> Path:
         """Where the coming value belongs."""
