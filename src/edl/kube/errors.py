@@ -49,6 +49,10 @@ class ConnectionLostError(KubeError):
         self.sent = sent
 
 
+class UntrustedServerError(KubeError):
+    """The server could not prove who it is, so nothing was sent to it; trying again would not help."""
+
+
 class DeadlineExceededError(KubeError, TimeoutError):
     """The time given to a call is over; a write may or may not have happened."""
 

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from .errors import ConnectionLostError
+from .errors import ConnectionLostError, UntrustedServerError
 
 JSON = "application/json"
 
@@ -105,6 +105,9 @@ class HttpTransport:
                 yield answer
             finally:
                 answer.release() if answer.content.at_eof() else answer.close()
+        except aiohttp.ClientConnectorCertificateError as error:
+            hint = "check certificate-authority and tls-server-name"
+            raise UntrustedServerError(f"{request}: {self._base} is not trusted: {error}; {hint}") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ConnectionLostError(f"{request}: cannot reach {self._base}: {error}", sent=False) from error
         except (aiohttp.ClientError, asyncio.IncompleteReadError, OSError) as error:
