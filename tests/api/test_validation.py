@@ -330,5 +330,14 @@ def test_edits_that_cannot_be_honoured() -> None:
     assert check_edit(TRAINING_JOB, PYTORCH_JOB) == ()
 
 
+def test_any_number_of_warnings_is_no_error() -> None:
+    containers = [{"name": f"c{number}", "image": "x", "comand": []} for number in range(300)]
+    changed = varied(PYTORCH_JOB, **{"spec.replicaSpecs.Worker.template.spec.containers": containers})
+    assert check(changed).object is not None
+    assert len(found(changed, "warning")) == 101
+    broken = varied(changed, **{"spec.replicaSpecs.Worker.template.spec.containers.299.name": "C"})
+    assert len(found(broken, "error")) == 1, "and an error behind them is found"
+
+
 def test_paths_as_text() -> None:
     assert path_text(("spec", "a", 0, "min-instance", "edl.dev/x", "")) == "spec.a[0].min-instance[edl.dev/x][]"

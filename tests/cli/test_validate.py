@@ -203,6 +203,7 @@ def test_thousands_of_unknown_fields_are_refused_quickly_and_briefly(run: Run) -
     code, report = run(hostile)
     assert code == 1
     assert 90 < report.count("unknown field") <= 100
+    assert "0.yaml:1: warning: has more problems than the first 100; mend these first" in report
 
 
 def test_files_that_cannot_be_read_are_in_the_report(run: Run, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import msgspec
 from edl.api.decoding import decode
 from edl.api.defaults import default
 from edl.api.kinds import EdlObject
-from edl.api.problem import Path, Problem, errors
+from edl.api.problem import MAX_PROBLEMS, Path, Problem, errors, warning
 from edl.api.rules import edit_problems
 from edl.api.validation import validate
 
@@ -31,6 +31,8 @@ def _check(value: object) -> Checked:
         return Checked(None, decoded.problems)
     found = [problem for problem in validate(decoded.rest) if not _within(problem.at, decoded.tainted)]
     problems = (*decoded.problems, *found)
+    if len(problems) >= MAX_PROBLEMS:
+        problems = (*problems, warning((), f"has more problems than the first {MAX_PROBLEMS}; mend these first"))
     return Checked(None if errors(problems) else default(decoded.rest), problems)
 
 
