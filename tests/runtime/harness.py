@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -28,7 +29,8 @@ ROLE = "import argparse, sys; from edl.cli import {0} as role; p = argparse.Argu
 class Service:
     """The job service in a thread of the test, with one job whose record the test edits."""
 
-    def __init__(self, *, interval: float = 0.05) -> None:
+    def __init__(self, *, interval: float = 0.05, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.store = MemoryStore()
         self.record = JobRecord(uid="u", token="secret", phase="running")
         self._service = JobService(self.store, self._lookup, interval=interval)
@@ -47,7 +49,7 @@ class Service:
 
     def up(self) -> None:
         self._loop.call_soon_threadsafe(self._service.lead)
-        self._runner = self._do(self._service.serve("127.0.0.1", self.port))
+        self._runner = self._do(self._service.serve("127.0.0.1", self.port, self._tls))
         self.port = self._runner.addresses[0][1]
 
     def down(self) -> None:

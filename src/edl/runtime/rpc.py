@@ -53,7 +53,8 @@ class Session(Protocol):
 class Sessions(Protocol):
     """What is served: the messages understood, and a session for every connection."""
 
-    messages: Any
+    @property
+    def messages(self) -> Any: ...
 
     def connected(self) -> Session: ...
 

@@ -126,6 +126,13 @@ class ServiceClient:
                 time.sleep(delay * random.uniform(0.5, 1.0))
                 delay = min(delay * 2, 2.0)
 
+    def close(self) -> None:
+        """Frees what is idle; a call that is under way ends by itself."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
     def _json(self, method: str, path: str, body: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
         _, _, answer = self._call(method, path, body, headers)
         decoded: dict[str, Any] = json.loads(answer)

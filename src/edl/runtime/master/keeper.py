@@ -9,7 +9,7 @@ missing. The rules that make a rollback exact:
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
@@ -82,7 +82,7 @@ class Keeper:
 
     def _find_layout(self) -> str:
         """The servers that are in the present era already: a new master finds what the last one made."""
-        states = self._fleet.states(self._board.view.members)
+        states = self._states = self._fleet.states(self._board.view.members)
         silent = [member.address for member in self._wanted_layout() if states[member] is None]
         if silent:
             return f"the parameter server at {', '.join(silent)} does not answer"
@@ -126,7 +126,7 @@ class Keeper:
         with board.changed:
             self._publish(states[0].digest)
             self._open()
-        wanted = self._wanted_layout(states)
+        wanted = self._wanted_layout()
         if wanted and set(wanted) != set(self._layout):
             self._cut_anew(wanted)
         elif self._checkpoint_due():
@@ -157,10 +157,10 @@ class Keeper:
         log.info("checkpoint %d: pass %d, %d shards", cut.number, cut.pass_index, len(self._layout))
         return True
 
-    def _wanted_layout(self, states: Sequence[State | None] = ()) -> tuple[Member, ...]:
+    def _wanted_layout(self) -> tuple[Member, ...]:
         """As many servers as the job wants, those that are in place first; empty if there are not enough."""
         view = self._board.view
-        draining = {member for member, state in zip(self._layout, states, strict=False) if state and state.draining}
+        draining = {member for member, state in self._states.items() if state and state.draining}
         usable = [member for member in view.members if member not in view.departing | draining]
         usable.sort(key=lambda member: (member not in self._layout, member.index))
         return tuple(usable[: view.wanted]) if view.wanted and len(usable) >= view.wanted else ()
@@ -173,7 +173,8 @@ class Keeper:
 
     def _cut_anew(self, wanted: tuple[Member, ...]) -> None:
         """Moves to another set of servers at a moment when no task is under way."""
-        if self._clock() < self._postponed or None in self._fleet.states(wanted).values():
+        states = self._fleet.states(wanted).values()
+        if self._clock() < self._postponed or any(state is None or state.draining for state in states):
             return
         with self._board.changed:
             self._shut(f"moving the parameters from {len(self._layout)} to {len(wanted)} servers")
@@ -194,12 +195,13 @@ class Keeper:
     def _recover(self) -> None:
         """Restores the newest checkpoint on as many servers as the job wants, and takes the queue back to it."""
         board, queue = self._board, self._board.queue
-        before, wanted = self._layout, self._wanted_layout() or self._whole_layout()
+        before, self._states = self._layout, self._fleet.states(board.view.members)
+        wanted = self._wanted_layout() or self._whole_layout()
         with board.changed:
             there = len(board.view.members) - len(board.view.departing)
             self._shut(f"waiting for {board.view.wanted or 0} parameter servers, {there} are there")
             board.addresses = []
-        if not wanted or None in self._fleet.states(wanted).values():
+        if not wanted or any(self._states.get(member) is None for member in wanted):
             return
         with board.changed:
             if not self._restoring:

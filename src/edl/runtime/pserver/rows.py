@@ -26,7 +26,8 @@ class RowTable:
         return len(self._place)
 
     def pull(self, ids: Ids) -> Floats:
-        return self._arrays[0][self._places(ids)]
+        places = self._places(ids)  # first: it may grow the arrays
+        return self._arrays[0][places]
 
     def apply(self, rate: float, ids: Ids, grads: Floats) -> None:
         """`ids` must differ from each other; whoever pushes adds up the gradients of one row first."""

@@ -1,0 +1,299 @@
+"""The keeper against servers that a test makes up: what it does about each kind of loss, one look at a time."""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from edl.runtime.master.board import Board, Member, View
+from edl.runtime.master.keeper import POSTPONE, Keeper
+from edl.runtime.master.progress import Cut, DoneSet, Progress
+from edl.runtime.pserver.messages import State
+from edl.runtime.rpc import RefusalError
+
+ONE, TWO, THREE = (Member(index, 1, f"host{index}:1") for index in range(3))
+
+
+class Servers:
+    """Parameter servers as plain data, with the master's calls on them written down."""
+
+    def __init__(self) -> None:
+        self.held: dict[Member, State] = {}
+        self.silent: set[Member] = set()
+        self.damaged: set[int] = set()
+        self.saves: list[tuple[int, bool]] = []
+        self.restores: list[tuple[int, int]] = []
+        self.released: list[Member] = []
+        self.fail_saves = False
+
+    def add(self, *members: Member) -> None:
+        for member in members:
+            self.held[member] = State(0, 0, 0, False, False, False)
+
+    def initialise(self) -> None:
+        self.held = {m: _with(s, initialised=True, digest="d") for m, s in self.held.items()}
+
+    def states(self, members: Iterable[Member]) -> dict[Member, State | None]:
+        return {member: None if member in self.silent else self.held.get(member) for member in members}
+
+    def restore(self, layout: Sequence[Member], era: int, cut: Cut | None) -> list[Exception]:
+        number = cut.number if cut else 0
+        self.restores.append((era, number))
+        if number in self.damaged:
+            return [RefusalError("damaged", f"checkpoint {number} is cut short")]
+        for shard, member in enumerate(layout):
+            self.held[member] = State(era, shard, len(layout), bool(number), False, False, "d" if number else "")
+        return []
+
+    def save(self, layout: Sequence[Member], era: int, number: int, keep: list[int], freeze: bool) -> list[Exception]:
+        self.saves.append((number, freeze))
+        for member in layout:
+            self.held[member] = _with(self.held[member], frozen=freeze)
+        return [ConnectionError("gone")] if self.fail_saves else []
+
+    def release(self, members: Iterable[Member]) -> None:
+        self.released += members
+
+
+def _with(state: State, **changes: object) -> State:
+    fields = {name: getattr(state, name) for name in state.__struct_fields__}
+    return State(**{**fields, **changes})
+
+
+class World:
+    """A board whose every change is durable at once, a keeper, and a clock that the test turns."""
+
+    def __init__(self, progress: Progress, *members: Member, wanted: int = 2) -> None:
+        self.now, self.servers = 100.0, Servers()
+        self.servers.add(*members)
+        self.board = Board(progress, epoch=1, term=10.0)
+        self.board.view = View(wanted, members)
+        self.keeper = self.new_keeper()
+        self._over = threading.Event()
+        self._journal = threading.Thread(target=self._write, daemon=True)
+        self._journal.start()
+
+    def new_keeper(self) -> Keeper:
+        return Keeper(self.board, self.servers, interval=30.0, grace=0.0, clock=lambda: self.now)  # type: ignore[arg-type]  # quacks
+
+    def _write(self) -> None:
+        while not self._over.wait(0.001):
+            with self.board.changed:
+                if self.board.durable < self.board.queue.version:
+                    self.board.durable = self.board.queue.version
+                    self.board.changed.notify_all()
+
+    def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.keeper.look()
+
+    def finish(self, count: int = 1) -> None:
+        for _ in range(count):
+            lease = self.board.queue.lease(1, self.now)
+            assert lease is not None
+            assert self.board.queue.finish(lease)
+
+    def close(self) -> None:
+        self._over.set()
+        self._journal.join()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Two servers in era 1, initialised, checkpoint 1 taken, tasks being given out."""
+    made = World(Progress(chunks=9, passes=1, parameters=True), ONE, TWO)
+    made.look(2)
+    assert made.board.gate == "waiting for a trainer to initialise the parameters"
+    made.servers.initialise()
+    made.look()
+    assert (made.board.gate, made.board.addresses, made.board.digest) == ("", ["host0:1", "host1:1"], "d")
+    assert made.servers.saves == [(1, False)]
+    yield made
+    made.close()
+
+
+def test_without_parameters_tasks_are_given_out_at_once() -> None:
+    made = World(Progress(), wanted=0)
+    made.look()
+    assert made.board.gate == ""
+    made.close()
+
+
+def test_it_waits_for_all_servers_that_the_job_wants() -> None:
+    made = World(Progress(chunks=9, passes=1, parameters=True), ONE)
+    made.look(2)
+    assert made.board.gate == "waiting for 2 parameter servers, 1 are there"
+    assert made.servers.restores == []
+    made.close()
+
+
+def test_checkpoints_follow_the_interval_and_only_when_there_is_news(world: World) -> None:
+    world.now += 100
+    world.look()
+    assert len(world.servers.saves) == 1, "nothing was done since"
+    world.finish()
+    world.look()
+    assert world.servers.saves[1:] == [(2, False)]
+    world.finish()
+    world.look()
+    assert len(world.servers.saves) == 2, "too soon"
+
+
+def test_the_end_has_a_checkpoint_of_its_own_before_trainers_are_told(world: World) -> None:
+    world.finish(9)
+    assert not world.board.ended
+    world.look()
+    assert world.board.ended
+    assert world.servers.saves[1:] == [(2, False)]
+
+
+def test_a_server_that_lost_its_memory_takes_queue_and_servers_back(world: World) -> None:
+    world.finish(3)
+    world.servers.add(TWO)
+    world.look()
+    assert world.board.gate.startswith("waiting for")
+    world.look()
+    assert world.servers.restores[-1] == (2, 1)
+    assert (world.board.queue.done.count, world.board.queue.era) == (0, 2)
+    assert world.board.gate == ""
+
+
+def test_a_silent_server_stops_the_handing_out_but_undoes_nothing(world: World) -> None:
+    world.finish(3)
+    world.servers.silent = {TWO}
+    world.look(3)
+    assert world.board.gate == "the parameter server at host1:1 does not answer"
+    world.servers.silent = set()
+    world.look()
+    assert (world.board.gate, world.board.queue.done.count, world.board.queue.era) == ("", 3, 1)
+
+
+def test_a_new_master_finds_the_layout_and_undoes_nothing(world: World) -> None:
+    world.finish(3)
+    world.keeper = world.new_keeper()
+    world.look()
+    assert (world.board.gate, world.board.queue.era, world.board.queue.done.count) == ("", 1, 3)
+
+
+def test_a_new_master_does_not_take_a_slow_server_for_a_lost_one(world: World) -> None:
+    world.keeper, world.servers.silent = world.new_keeper(), {ONE}
+    world.look(2)
+    assert "does not answer" in world.board.gate
+    world.servers.silent = set()
+    world.look()
+    assert (world.board.gate, world.board.queue.era) == ("", 1)
+
+
+def test_a_new_master_that_finds_frozen_servers_restores_them(world: World) -> None:
+    world.servers.held[ONE] = _with(world.servers.held[ONE], frozen=True)
+    world.keeper = world.new_keeper()
+    world.look(2)
+    assert (world.board.gate, world.board.queue.era) == ("", 2)
+
+
+def test_a_damaged_checkpoint_is_given_up_for_the_one_before(world: World) -> None:
+    world.finish(2)
+    world.now += 100
+    world.look()
+    world.finish(2)
+    world.servers.add(ONE)
+    world.servers.damaged = {2}
+    world.look(4)
+    assert world.servers.restores[-2:] == [(2, 2), (3, 1)]
+    assert (world.board.gate, world.board.queue.done.count) == ("", 0)
+
+
+def test_without_any_readable_checkpoint_the_job_fails_in_words(world: World) -> None:
+    world.servers.add(ONE)
+    world.servers.damaged = {1}
+    world.look(3)
+    assert "checkpoint 1 is cut short; no older checkpoint is left" in world.board.queue.failed
+    assert "volume that all pods share" in world.board.queue.failed
+
+
+def test_a_checkpoint_that_fails_is_tried_again_under_another_number(world: World) -> None:
+    world.finish()
+    world.now += 100
+    world.servers.fail_saves = True
+    world.look()
+    world.servers.fail_saves = False
+    assert [cut.number for cut in world.board.queue.checkpoints] == [1]
+    world.now += 100
+    world.look()
+    assert [cut.number for cut in world.board.queue.checkpoints] == [1, 3]
+
+
+def test_growing_waits_for_tasks_under_way_then_moves_everything_at_a_checkpoint(world: World) -> None:
+    world.finish(3)
+    world.servers.add(THREE)
+    world.board.view = View(3, (ONE, TWO, THREE))
+    world.look(2)
+    assert world.servers.saves[-1] == (2, True)
+    assert world.servers.restores[-1] == (2, 2)
+    assert world.board.addresses == ["host0:1", "host1:1", "host2:1"]
+    assert world.board.queue.done.count == 3, "nothing is done again"
+    assert world.servers.released == []
+
+
+def test_shrinking_keeps_those_that_stay_and_releases_the_leaver(world: World) -> None:
+    world.board.view = replace(world.board.view, wanted=1, departing=frozenset({ONE}))
+    world.look(2)
+    assert world.board.addresses == ["host1:1"]
+    assert world.servers.released == [ONE]
+
+
+def test_a_server_that_drains_is_replaced_by_one_that_waits(world: World) -> None:
+    world.servers.add(THREE)
+    world.servers.held[ONE] = _with(world.servers.held[ONE], draining=True)
+    world.board.view = View(2, (ONE, TWO, THREE))
+    world.look(2)
+    assert world.board.addresses == ["host1:1", "host2:1"]
+
+
+def test_a_move_is_put_off_while_a_task_does_not_end(world: World) -> None:
+    world.board.term = 0.05
+    lease = world.board.queue.lease(1, world.now)
+    assert lease is not None
+    world.servers.add(THREE)
+    world.board.view = View(3, (ONE, TWO, THREE))
+    ticks = iter(range(1000))
+    world.keeper._clock = lambda: 100.0 + 0.02 * next(ticks)
+    world.look()
+    assert world.servers.saves == [(1, False)]
+    assert not any(freeze for _, freeze in world.servers.saves)
+    world.keeper._clock = lambda: 101.0
+    world.board.queue.finish(lease)
+    world.look()
+    assert world.board.gate == ""
+    world.keeper._clock = lambda: 101.0 + 2 * POSTPONE
+    world.look(2)
+    assert len(world.board.addresses) == 3
+
+
+def test_if_those_wanted_vanish_in_the_middle_the_present_ones_go_on(world: World) -> None:
+    world.finish(3)
+    world.servers.add(THREE)
+    world.board.view = View(3, (ONE, TWO, THREE))
+    world.servers.silent = set()
+    saved = world.servers.save
+
+    def vanish(*args: object, **kwargs: object) -> list[Exception]:
+        world.board.view = View(3, (ONE, TWO))
+        return saved(*args, **kwargs)  # type: ignore[arg-type]  # passed on
+
+    world.servers.save = vanish  # type: ignore[method-assign]  # a fault
+    world.look(3)
+    assert world.board.addresses == ["host0:1", "host1:1"]
+    assert (world.board.gate, world.board.queue.done.count) == ("", 3)
+
+
+def test_after_a_restart_trainers_of_the_last_master_come_first() -> None:
+    made = World(Progress(chunks=9, passes=1, done=DoneSet(9).pack()), wanted=0)
+    made.keeper = Keeper(made.board, made.servers, interval=30.0, grace=1.0, clock=lambda: made.now)  # type: ignore[arg-type]  # quacks
+    made.look()
+    assert made.board.gate == "waiting for the trainers of the last master"
+    made.now += 1.1
+    made.look()
+    assert made.board.gate == ""
+    made.close()
