@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
+    "up": ("edl.cli.up", "start a cluster on this machine, where pods are processes"),
+    "down": ("edl.cli.down", "stop it"),
     "submit": ("edl.cli.submit", "check manifests, then create the jobs in them"),
     "get": ("edl.cli.get", "list jobs: phase, size, and why"),
     "describe": ("edl.cli.describe", "all about a job: its size and why, what happened, what to do next"),
@@ -22,6 +24,9 @@ COMMANDS = {
     "validate": ("edl.cli.validate", "check manifests and say everything that is wrong with them"),
     "crds": ("edl.cli.crds", "print the CustomResourceDefinitions of all kinds"),
     "operator": ("edl.cli.operator", "run the operator against a cluster"),
+    "node": ("edl.cli.node", "join a node whose pods are processes to a cluster"),
+    "master": ("edl.cli.master", "run the task queue of a TrainingJob (the operator does, in its pod)"),
+    "pserver": ("edl.cli.pserver", "run a parameter server of a TrainingJob (the operator does, in its pod)"),
     "version": ("edl.cli.version", "print the version"),
 }
 

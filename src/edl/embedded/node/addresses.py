@@ -9,8 +9,8 @@ import random
 import socket
 from collections.abc import Callable
 
-_FIRST, _LAST = 16, 223
-"""127.16.0.0 to 127.223.255.255: clear of 127.0.0.1, of resolvers at 127.0.0.53 and of names at 127.0.1.1."""
+_FIRST, _LAST = 16, 95
+"""127.16.0.0 to 127.95.255.255: clear of 127.0.0.1, of resolvers at 127.0.0.53, and of services (127.96 and above)."""
 
 
 class AddressesExhaustedError(Exception):

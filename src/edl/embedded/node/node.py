@@ -46,6 +46,8 @@ class NodeSettings:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, str]] = ()
     first_device: int = 0
+    shutdown_grace: float = 2.0
+    """How long pods may take to stop when the node does; their own grace if that is shorter."""
     backoff: Backoff = field(default_factory=Backoff)
 
 
@@ -125,14 +127,6 @@ class ProcessNode:
         with contextlib.suppress(KubeError):
             await self._registration.write(self._status(self.port, ready=False))
 
-    def stop_pods(self, grace: float) -> None:
-        for worker in self._workers.values():
-            worker.kill_all(grace)
-
-    @property
-    def busy(self) -> bool:
-        return any(not worker.quiet for worker in self._workers.values())
-
     def _status(self, port: int, *, ready: bool) -> dict[str, Any]:
         return node_status(
             name=self.name,
@@ -145,7 +139,8 @@ class ProcessNode:
         )
 
     async def _close(self) -> None:
-        await asyncio.gather(*(worker.close() for worker in self._workers.values()))
+        """Stop what runs. Nothing is reported of it: the next start says that it was lost, and to whom it matters."""
+        await asyncio.gather(*(worker.close(self._settings.shutdown_grace) for worker in self._workers.values()))
 
     # Pods
 

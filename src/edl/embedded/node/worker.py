@@ -159,13 +159,17 @@ class PodWorker:
         services = self._equipment.directory.hosts(self.pod.metadata.namespace)
         rewrite(self.places.hosts, own_text(self.pod, self.address) + services)
 
-    async def close(self) -> None:
-        """The node stops: leave the containers to the runtime, end what was under way here."""
-        for run in self._runs.values():
-            run.leave_alone()
+    async def close(self, grace: float) -> None:
+        """The node stops: end what is under way here, then the containers, politely if they are quick."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        runs = list(self._runs.values())
+        for run in runs:
+            run.leave_alone()
+            self._equipment.runtime.stop(run.running.id, min(grace, self.pod.spec.termination_grace_period_seconds))
+        if runs:
+            await asyncio.wait([run.running.ended for run in runs], timeout=grace + 1)
 
     def release(self) -> None:
         """The pod is finished: what it held can be given to others. Its logs stay until `forget`."""
@@ -177,10 +181,6 @@ class PodWorker:
         if not self.pod.spec.host_network:
             self._equipment.addresses.give_back(self.address)
         self.places.remove()
-
-    def kill_all(self, grace: float) -> None:
-        for run in self._runs.values():
-            self._equipment.runtime.stop(run.running.id, grace)
 
     # Starting
 

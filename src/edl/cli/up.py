@@ -1,0 +1,127 @@
+"""Start a Kubernetes cluster on this machine, in the background: pods are processes, kubectl works, no root, no Docker.
+
+What each node offers is what is declared here, else its share of the machine. The cluster lives in $EDL_HOME
+(default ~/.edl) and keeps its objects when it is stopped. `edl down` stops it.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edl.cli.connect import home
+
+if TYPE_CHECKING:
+    from edl.embedded.home import Running
+    from edl.embedded.up import UpSettings
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="how many nodes (%(default)s)")
+    capacity_arguments(parser)
+    parser.add_argument(
+        "--foreground", action="store_true", help="stay in the foreground and log here; Ctrl-C stops it"
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="of the API server (default: the last one, else a free one)"
+    )
+    parser.add_argument("--no-operator", action="store_true", help="start no operator: only Kubernetes")
+
+
+def capacity_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cpu", default="", metavar="CORES", help="of each node, such as 8 or 500m")
+    parser.add_argument("--memory", default="", metavar="SIZE", help="of each node, such as 32Gi")
+    parser.add_argument("--gpu", type=int, default=0, metavar="N", help="of each node: GPUs as counted tokens")
+    parser.add_argument(
+        "--resource", action="append", default=[], metavar="NAME=N", help="of each node: any extended resource"
+    )
+    parser.add_argument(
+        "--sandbox",
+        choices=("mount", "user", "none"),
+        default="",
+        help="how pods get file systems of their own (default: the best that works here)",
+    )
+    parser.add_argument(
+        "--workdir", default="", metavar="DIR", help="where containers start that name no directory (default: here)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from edl.cli.main import CommandError
+    from edl.embedded.home import HomeInUseError
+    from edl.embedded.up import UpError, start
+
+    settings = settings_of(options)
+    try:
+        if options.foreground:
+            return _foreground(settings)
+        running = start(settings)
+    except HomeInUseError as busy:
+        if busy.running is None:
+            raise CommandError(f"a cluster is being started on {settings.home} already") from None
+        print(f"already up since {busy.running.since}: {_describe(busy.running, settings.home)}")
+        return 0
+    except UpError as error:
+        raise CommandError(str(error)) from None
+    print(f"up: {_describe(running, settings.home)}")
+    return 0
+
+
+def settings_of(options: argparse.Namespace) -> "UpSettings":
+    from edl.cli.main import CommandError
+    from edl.embedded.up import UpSettings
+
+    if sys.platform != "linux":
+        raise CommandError("process nodes need Linux; on another system use a Kubernetes cluster with --kubeconfig")
+    if not 1 <= options.nodes <= 100:
+        raise CommandError(f"--nodes {options.nodes}: wants 1 to 100")
+    check_capacity(options)
+    return UpSettings(
+        home=home(),
+        nodes=options.nodes,
+        cpu=options.cpu,
+        memory=options.memory,
+        gpu=options.gpu,
+        resources=resources_of(options.resource),
+        port=options.port,
+        operator=not options.no_operator,
+        sandbox=options.sandbox,
+        working_dir=os.path.abspath(options.workdir or os.getcwd()),
+    )
+
+
+def check_capacity(options: argparse.Namespace) -> None:
+    from edl.api import quantity
+    from edl.cli.main import CommandError
+
+    for name in ("cpu", "memory"):
+        value = getattr(options, name)
+        why = quantity.problem(value) if value else None
+        if why:
+            raise CommandError(f"--{name} {value}: {why}")
+    if options.gpu < 0:
+        raise CommandError(f"--gpu {options.gpu}: wants 0 or more")
+
+
+def resources_of(words: list[str]) -> dict[str, str]:
+    from edl.cli.main import CommandError
+
+    resources = {}
+    for word in words:
+        name, _, count = word.partition("=")
+        if "/" not in name or not count.isdigit():
+            raise CommandError(f"--resource {word}: wants NAME=N with a name such as example.com/fpga")
+        resources[name] = count
+    return resources
+
+
+def _describe(running: "Running", path: Path) -> str:
+    nodes = f"{running.nodes} node{'s' if running.nodes != 1 else ''}"
+    return f"{nodes} at {running.url}; use it with: export KUBECONFIG={path / 'kubeconfig'}"
+
+
+def _foreground(settings: "UpSettings") -> int:
+    from edl.embedded.up import serve
+
+    return serve(settings, ready=lambda running: print(f"up: {_describe(running, settings.home)}", flush=True))
