@@ -23,7 +23,6 @@ from edl.runtime.rpc import Client
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
-ROLE = "import argparse, sys; from edl.cli import {0} as role; p = argparse.ArgumentParser(); role.configure(p); sys.exit(role.run(p.parse_args()))"  # noqa: E501
 
 
 class Service:
@@ -85,6 +84,7 @@ class Job:
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
             "EDL_JOB_NAMESPACE": "ns",
             "EDL_JOB_NAME": "j",
+            "EDL_JOB_UID": "u",
             "EDL_JOB_TOKEN": "secret",
             "EDL_SERVICE_URL": f"http://127.0.0.1:{self.service.port}",
             "EDL_POD_NAME": pod,
@@ -100,7 +100,7 @@ class Job:
     def start(self, role: str, index: int = 0, **env: str) -> str:
         """Starts a process in pod ROLE-INDEX; under the same name as one that has ended, it is that pod again."""
         pod = f"{role}-{index}"
-        command = ["-m", "tests.runtime.counting"] if role == "trainer" else ["-c", ROLE.format(role)]
+        command = ["-m", "tests.runtime.counting"] if role == "trainer" else ["-m", "edl.cli.main", role]
         indexed = {} if role == "trainer" else {"EDL_INDEX": str(index), "MASTER": "127.0.0.1:0"}
         self._count += 1
         with (self.folder / f"{pod}.{self._count}.log").open("wb") as log:

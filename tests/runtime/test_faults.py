@@ -229,5 +229,5 @@ def test_servers_are_added_and_removed_while_training(tmp_path: Path) -> None:
 
 
 def _shards(made: Job) -> int:
-    folders = sorted((made.folder / "checkpoints").iterdir())
+    folders = sorted((made.folder / "checkpoints" / "u").iterdir())
     return max((int(file.name.rpartition("-")[2]) for file in folders[-1].glob("shard-0-of-?")), default=0)

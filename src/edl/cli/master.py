@@ -6,7 +6,7 @@ import os
 import sys
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lease",
         type=float,

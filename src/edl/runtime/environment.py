@@ -1,8 +1,10 @@
 """What the operator tells a pod through its environment, read once and checked where it is used."""
 
 import socket
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 MASTER_PORT = 8080
 PSERVER_PORT = 7164
@@ -16,6 +18,7 @@ class SettingError(Exception):
 class Environment:
     namespace: str = ""
     job: str = ""
+    uid: str = ""
     token: str = ""
     service_url: str = ""
     service_ca: str = ""
@@ -34,6 +37,7 @@ class Environment:
         return cls(
             namespace=env.get("EDL_JOB_NAMESPACE", ""),
             job=env.get("EDL_JOB_NAME", ""),
+            uid=env.get("EDL_JOB_UID", ""),
             token=env.get("EDL_JOB_TOKEN", ""),
             service_url=env.get("EDL_SERVICE_URL", ""),
             service_ca=env.get("EDL_SERVICE_CA", ""),
@@ -53,6 +57,12 @@ class Environment:
         host = f"[{self.pod_ip}]" if ":" in self.pod_ip else self.pod_ip or "127.0.0.1"
         return f"{host}:{listener.getsockname()[1]}"
 
+    @property
+    def checkpoint_folder(self) -> Path:
+        """Of this very job: another one of the same name, or on the same volume, has its own."""
+        base = Path(self.checkpoints) if self.checkpoints else Path(tempfile.gettempdir()) / "edl-checkpoints"
+        return base / (self.uid or f"{self.namespace}-{self.job}")
+
     def require(self, *names: str) -> None:
         for name in names:
             if not getattr(self, name):
@@ -65,7 +75,6 @@ _VARIABLES = {
     "token": "EDL_JOB_TOKEN",
     "service_url": "EDL_SERVICE_URL",
     "master": "MASTER",
-    "checkpoints": "EDL_CHECKPOINT_DIR",
 }
 
 

@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 import uuid
-from pathlib import Path
 
 from ..environment import Environment
 from ..rpc import Server, listen
@@ -26,9 +25,13 @@ ENDED = ("succeeded", "failed")
 
 def run(env: Environment, *, grace: float = GRACE) -> int:
     """Serves until a signal; returns the exit code."""
-    env.require("namespace", "job", "token", "service_url", "checkpoints")
+    env.require("namespace", "job", "token", "service_url")
+    if not env.checkpoints:
+        log.warning(
+            "checkpoints are in %s, which may go with this pod; give the job a mountPath", env.checkpoint_folder
+        )
     service = ServiceClient(env.service_url, env.namespace, env.job, env.token, ca=env.service_ca)
-    parameters = ParameterServer(Path(env.checkpoints))
+    parameters = ParameterServer(env.checkpoint_folder)
     listener = listen(env.pod_ip, env.pserver_port)
     server = Server(parameters, env.token, listener)
     server.start()
