@@ -44,7 +44,7 @@ class Admission:
         self._bare: Board | None = None
 
     def run(self) -> None:
-        active = self.cycle.active()
+        active = self.cycle.active
         for unit in sorted((unit for unit in active if unit.short and not unit.facts.paused), key=lambda u: u.tie):
             self._complete(unit)
         waiting = [unit for unit in active if unit.size == 0 and not unit.facts.paused and unit.floor > 0]
@@ -139,10 +139,18 @@ class Admission:
         if found is not None:
             self.board.rollback(mark)
             donors.refresh(givers.values())
-            return found if found.code is not Code.NO_ROOM else lack
+            return self._plainest(unit, pods, lack if found.code is Code.NO_ROOM else found)
         for giver in givers.values():
             giver.gives(Code.MADE_ROOM, f"the minimum of {unit.facts.path} ({self._need(unit)})")
         return Lack(Code.ROOM_COMING, other=f" by {', '.join(sorted(giver.facts.path for giver in givers.values()))}")
+
+    def _plainest(self, unit: Unit, pods: Sequence[int], lack: Lack) -> Lack:
+        """Where no node has room either, that says more than sums do."""
+        if lack.code is Code.PROMISED:
+            for role in hardest_first(unit, pods):
+                if self.board.find(unit.facts.roles[role].shape, now=False) == NOWHERE:
+                    return Lack(Code.NO_ROOM, role=role, needed=pods[role])
+        return lack
 
     def _need(self, unit: Unit) -> str:
         name = unit.role.name if unit.role is not None else "pod"
@@ -222,16 +230,13 @@ class Admission:
 def enter(cycle: Cycle, waiting: Sequence[Unit]) -> None:
     """A newcomer enters at the least score among the running, so that an old job is not held down by it for ever."""
     entries = cycle.memory.entries
-    newcomers = {id(unit) for unit in waiting}
-    running = []
-    for unit in cycle.units:
-        if entries and id(unit) not in newcomers:
-            unit.entry = entries.get(unit.facts.key, 0.0)
-        if unit.size > 0 and unit.facts.state == "active":
-            running.append(unit.past_score)
-    least = min(running, default=0.0)
-    for unit in waiting:
-        unit.entry = max(0.0, least - unit.past_score)
+    if entries:
+        for unit in cycle.active:
+            unit.entry = entries.get(unit.facts.key, 0.0) if unit.size > 0 else 0.0
+    if waiting:
+        least = min((unit.past_score for unit in cycle.active if unit.size > 0), default=0.0)
+        for unit in waiting:
+            unit.entry = max(0.0, least - unit.past_score)
 
 
 def bare_board(cycle: Cycle) -> Board:

@@ -5,6 +5,7 @@ those who wait for it. A promise takes from `later` alone; a pod that is asked t
 nothing is promised twice and nothing is used before it is free. Every change is journaled and can be taken back.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +25,16 @@ class Board:
     def __init__(self, snapshot: Snapshot, settings: Settings, now: float) -> None:
         self.snapshot = snapshot
         self.axes = snapshot.axes
-        self.now: list[list[int]] = [
-            [have - used for have, used in zip(node.capacity, node.used, strict=True)] for node in snapshot.nodes
-        ]
-        self.later: list[list[int]] = [row.copy() for row in self.now]
+        self.now: list[list[int]] = [list(node.free) for node in snapshot.nodes]
+        self.later: list[list[int]] = [list(node.free) for node in snapshot.nodes]
         self.usable: list[bool] = [not node.refusal for node in snapshot.nodes]
         self.by_limits = settings.available == "limits"
-        self.capacity = self._capacity()
+        self.capacity = self.total([node.capacity for node in snapshot.nodes])
+        self.free_before = self.total(self.now)
         free = self.capacity
-        committed = snapshot.committed if self.by_limits else self._requested()
+        committed = (
+            snapshot.committed if self.by_limits else [free[place] - self.free_before[place] for place in (0, 1)]
+        )
         self.spare_now = [free[0] - committed[0], free[1] - committed[1]]
         self.spare_later = self.spare_now.copy()
         load = settings.load()
@@ -43,15 +45,14 @@ class Board:
         self.journal: list[_Room | _Count | _Size] = []
         self.backoff: dict[int, float] = {}  # shape that kube-scheduler refused: until when
         self.field = Field(self)
+        self._allowed: dict[int, list[int]] = {}
         self._let_go(now)
 
-    def _capacity(self) -> tuple[int, ...]:
-        columns = zip(*(node.capacity for node in self.snapshot.nodes if not node.refusal), strict=True)
-        return tuple(map(sum, columns)) or (0,) * len(self.axes.names)
-
-    def _requested(self) -> tuple[int, int]:
-        nodes = [node for node in self.snapshot.nodes if not node.refusal]
-        return sum(node.used[0] for node in nodes), sum(node.used[1] for node in nodes)
+    def total(self, rows: Sequence[Sequence[int]]) -> list[int]:
+        """Over usable nodes."""
+        width = len(self.axes.names)
+        columns = list(zip(*itertools.compress(rows, self.usable), strict=True))
+        return [sum(column) for column in columns] or [0] * width
 
     def _let_go(self, now: float) -> None:
         """Count on the room of terminating pods, unless they are stuck."""
@@ -165,6 +166,16 @@ class Board:
 
     def allowed(self, node: int, shape: Shape) -> bool:
         return self.usable[node] and self.snapshot.allowed[shape.where][self.snapshot.nodes[node].kind]
+
+    def allowed_nodes(self, where: int) -> list[int]:
+        """The usable nodes that a placement allows."""
+        found = self._allowed.get(where)
+        if found is None:
+            kinds = self.snapshot.allowed[where]
+            nodes = self.snapshot.nodes
+            found = [place for place, usable in enumerate(self.usable) if usable and kinds[nodes[place].kind]]
+            self._allowed[where] = found
+        return found
 
     def find(self, shape: Shape, *, now: bool, guard: Shape | None = None, prefer: int = NOWHERE) -> int:
         """A node for one pod, or NOWHERE. `guard`: a shape of which as little as possible is to be spoilt."""

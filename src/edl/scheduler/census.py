@@ -8,7 +8,7 @@ from edl.scheduler.ledger import Ledger
 from edl.scheduler.nearness import Nearness, pods_of
 from edl.scheduler.owners import Owners
 from edl.scheduler.podfacts import PodFacts, moment
-from edl.scheduler.resources import CPU, MEMORY, Amounts, Axes
+from edl.scheduler.resources import Amounts, Axes
 from edl.scheduler.terms import Country, Crew
 from edl.scheduler.where import planned_node, where_of
 
@@ -21,11 +21,21 @@ class Tally:
     def __init__(self, roles: int) -> None:
         self.bound: list[dict[int, int]] = [{} for _ in range(roles)]
         self.live = [0] * roles
-        self.unbound: list[list[PodFacts]] = [[] for _ in range(roles)]
+        self.unbound: list[list[PodFacts]] = []  # per role, once there is one
         self.smallest: dict[int, Amounts] = {}
         self.done = 0
         self.running = 0
-        self.started_sum = 0.0
+        self.started_sum = 0
+
+    def same(self, other: "Tally") -> bool:
+        return (
+            self.bound == other.bound
+            and self.started_sum == other.started_sum
+            and self.running == other.running
+            and self.done == other.done
+            and self.unbound == other.unbound
+            and self.smallest == other.smallest
+        )
 
 
 class Census:
@@ -37,29 +47,38 @@ class Census:
         self.pending: list[PodFacts] = []
         self.settled: list[str] = []
         self.gone: list[PodFacts] = []
-        self.here: list[tuple[PodFacts, int]] = []
+        self.here: list[PodFacts] = []
+        """Those on a node, and in step with them the nodes."""
+        self.nodes: list[int] = []
         self._owners, self._crews = owners, crews
-        for pod in pods:
-            self._count(pod)
+        self._go_round(pods)
 
-    def _count(self, pod: PodFacts) -> None:
-        owner = self._owners.by_uid.get(pod.controller) if pod.controller else None
-        whose = owner if owner is not None else self._owners.of(pod.pod.metadata)
-        node = self.places.get(pod.node, NOWHERE) if pod.node else NOWHERE
-        if pod.finished:
-            if isinstance(whose, int) and pod.succeeded and pod.leaving_until is None:
-                self._note_done(whose, pod)
-            return
-        if node != NOWHERE:
-            self.here.append((pod, node))
-        if pod.leaving_until is not None:
-            self.gone.append(pod)
-        if isinstance(whose, int):
-            self._enter(whose, pod, node)
-        elif pod.node:
-            self.settled.append(pod.pod.metadata.uid)
-        elif whose is None and pod.leaving_until is None and not pod.gated:
-            self.pending.append(pod)
+    def _go_round(self, pods: Sequence[PodFacts]) -> None:
+        """The loop that every pod of the cluster goes through in every cycle: kept tight."""
+        by_uid, places = self._owners.by_uid, self.places
+        here, nodes = self.here, self.nodes
+        for pod in pods:
+            whose: int | str | None = by_uid.get(pod.controller)
+            if whose is None:
+                whose = self._owners.of(pod.pod.metadata)
+            if pod.finished:
+                if isinstance(whose, int) and pod.succeeded and pod.leaving_until is None:
+                    self._note_done(whose, pod)
+                continue
+            node = NOWHERE
+            if pod.node:
+                node = places.get(pod.node, NOWHERE)
+                if node != NOWHERE:
+                    here.append(pod)
+                    nodes.append(node)
+            if pod.leaving_until is not None:
+                self.gone.append(pod)
+            if isinstance(whose, int):
+                self._enter(whose, pod, node)
+            elif pod.node:
+                self.settled.append(pod.pod.metadata.uid)
+            elif whose is None and pod.leaving_until is None and not pod.gated:
+                self.pending.append(pod)
 
     def _tally(self, job: int) -> Tally:
         tally = self.tallies.get(job)
@@ -77,17 +96,18 @@ class Census:
         if not crew.requests:
             self.heads[job] = self.heads.get(job, 0) + (pod.leaving_until is None)
             return
-        role = crew.roles.get(pod.role, crew.lead)
-        tally = self._tally(job)
+        role, tally = crew.roles.get(pod.role, crew.lead), self._tally(job)
         if role == crew.lead and pod.running_since is not None:
             tally.running += 1
             tally.started_sum += pod.running_since
         if pod.leaving_until is not None:
             return
         if not pod.node:
+            tally.unbound = tally.unbound or [[] for _ in crew.requests]
             tally.unbound[role].append(pod)
             return
-        tally.bound[role][node] = tally.bound[role].get(node, 0) + 1
+        bound = tally.bound[role]
+        bound[node] = bound.get(node, 0) + 1
         tally.live[role] += 1
         if pod.requests != crew.requests[role]:
             known = tally.smallest.get(role, pod.requests)
@@ -96,29 +116,29 @@ class Census:
     def used(self, axes: Axes) -> list[list[int]]:
         """Per node, by requests."""
         rows = [[0] * len(axes.names) for _ in self.places]
-        for pod, node in self.here:
-            if not pod.vector:
-                pod.vector = axes.vector(pod.requests)
+        for pod, node in zip(self.here, self.nodes, strict=True):
+            vector = pod.vector
+            if not vector:
+                vector = pod.vector = axes.vector(pod.requests)
             row = rows[node]
-            for place, units in enumerate(pod.vector):
-                row[place] += units
+            for place, units in enumerate(vector):
+                if units:
+                    row[place] += units
         return rows
 
     def committed(self, usable: Sequence[bool]) -> tuple[int, int]:
         """CPU and memory limits on usable nodes."""
-        cpu = memory = 0
-        for pod, node in self.here:
-            if usable[node]:
-                cpu += pod.limits.get(CPU, 0)
-                memory += pod.limits.get(MEMORY, 0)
-        return cpu, memory
+        if all(usable):
+            return sum([pod.cpu_limit for pod in self.here]), sum([pod.memory_limit for pod in self.here])
+        there = [pod for pod, node in zip(self.here, self.nodes, strict=True) if usable[node]]
+        return sum([pod.cpu_limit for pod in there]), sum([pod.memory_limit for pod in there])
 
     def leaving(self, axes: Axes, ledger: Ledger) -> tuple[Leaving, ...]:
         return tuple(
             Leaving(
                 node=self.places.get(pod.node, NOWHERE) if pod.node else NOWHERE,
                 requests=axes.vector(pod.requests),
-                limits=(pod.limits.get(CPU, 0), pod.limits.get(MEMORY, 0)),
+                limits=(pod.cpu_limit, pod.memory_limit),
                 until=pod.leaving_until or 0.0,
                 taxes=ledger.of_pod(pod),
             )
@@ -136,7 +156,7 @@ class Census:
             pods = pods_of(spec, metadata.namespace, metadata.labels, country.labels)
             rules = nearness.rules(pods) if nearness is not None else ()
             counted = nearness.counted(pods) if nearness is not None else ()
-            limits = pod.limits.get(CPU, 0), pod.limits.get(MEMORY, 0)
+            limits = pod.cpu_limit, pod.memory_limit
             priority = country.pod_priority(spec)
             found.append(
                 ForeignPod(

@@ -18,12 +18,9 @@ class Cycle:
         self.settings = settings
         self.policy: Policy = policy_named(settings.policy)
         self.board = Board(snapshot, settings, now)
-        self.free_before = [0] * len(snapshot.axes.names)
-        for row, usable in zip(self.board.now, self.board.usable, strict=True):
-            if usable:
-                self.free_before = [total + max(free, 0) for total, free in zip(self.free_before, row, strict=True)]
         scores: dict[int, int] = {}
         self.units = [Unit(facts, now, self._score(facts, scores)) for facts in snapshot.jobs]
+        self.active = [unit for unit in self.units if unit.facts.state == "active"]
         if memory.rooms:
             self._recall_rooms()
         # what the next cycle remembers
@@ -52,17 +49,14 @@ class Cycle:
         for unit in self.units:
             room = self.memory.rooms.get(unit.facts.key, {})
             for role, facts in enumerate(unit.facts.roles):
-                nodes = [
+                nodes: list[int] = [
                     places[name]
                     for name, pods in sorted(room.get(facts.name, {}).items())
                     if name in places
                     for _ in range(pods)
                 ]
                 if nodes:
-                    unit.kept[role] = nodes
-
-    def active(self) -> list[Unit]:
-        return [unit for unit in self.units if unit.facts.state == "active"]
+                    unit.kept = {**unit.kept, role: nodes}
 
 
 def resource_score(gpus: int, millicores: int, memory: int, weights: Weights) -> int:

@@ -30,9 +30,15 @@ _HELPED_BY_ROOM = (Code.NO_ROOM, Code.PROMISED, Code.LOAD, Code.QUOTA)
 
 
 def even_out(cycle: Cycle) -> None:
-    donors = [unit for unit in cycle.units if _may_donate(cycle, unit)]
-    receivers = [unit for unit in cycle.units if _may_receive(unit)]
-    if donors and receivers:
+    donors = [unit for unit in cycle.active if _may_donate(cycle, unit)]
+    if not donors:
+        return
+    richest = max(unit.share for unit in donors)
+    forced = not all(unit.gpu for unit in donors)
+    receivers = [
+        unit for unit in cycle.active if _may_receive(unit) and (unit.share < richest or (forced and unit.gpu))
+    ]
+    if receivers:
         Evening(cycle, donors).run(receivers)
 
 

@@ -1,5 +1,7 @@
 """Why a unit gets its target: a stable code for programs and a sentence with numbers for people."""
 
+from collections.abc import Sequence
+
 from edl.scheduler.cycle import Cycle
 from edl.scheduler.missing import count, missing
 from edl.scheduler.reasons import Code, Lack
@@ -35,21 +37,27 @@ def reason_for(cycle: Cycle, unit: Unit) -> tuple[Code, str]:
 
 
 def _smaller(unit: Unit, change: int) -> tuple[Code, str]:
-    if unit.cause and unit.why is not None:
-        shown = ", ".join(unit.cause[:SHOWN])
-        more = f" and {len(unit.cause) - SHOWN} more" if len(unit.cause) > SHOWN else ""
-        return unit.why, f"{change}: {_VERBS[unit.why]} {shown}{more}"
-    if unit.lack is not None and unit.lack.code is Code.ABOVE_MAXIMUM:
-        return Code.ABOVE_MAXIMUM, f"{change}: above {unit.facts.max_name} {unit.ceiling}"
-    if unit.lack is not None and unit.lack.code is Code.UNPLACEABLE:
-        return (
-            Code.UNPLACEABLE,
-            f"{change}: no node has room for {count(unit.withdrawn, 'instance')} that it was granted",
-        )
-    if unit.withdrawn:
-        pods = count(unit.withdrawn, "instance")
-        return Code.WITHDRAWN, f"{change}: {pods} could not be placed for {REFUSED_FOR:.0f} s, tried again later"
-    return Code.GRANTED, f"{change}: as it was granted before"
+    match unit.why:
+        case None:
+            return Code.GRANTED, f"{change}: as it was granted before"
+        case Code.ABOVE_MAXIMUM if unit.facts.pinned:
+            return Code.PINNED, f"{change}: pinned to {unit.ceiling} (edl.dev/pin)"
+        case Code.ABOVE_MAXIMUM if unit.sizes:
+            return Code.ABOVE_MAXIMUM, f"{change}: {unit.size} is the nearest size that it may have"
+        case Code.ABOVE_MAXIMUM:
+            return Code.ABOVE_MAXIMUM, f"{change}: above {unit.facts.max_name} {unit.ceiling}"
+        case Code.WITHDRAWN:
+            pods = count(int(unit.cause[0]), "instance")
+            return Code.WITHDRAWN, f"{change}: {pods} could not be placed for {REFUSED_FOR:.0f} s, tried again later"
+        case Code.UNPLACEABLE:
+            pods = count(int(unit.cause[0]), "instance")
+            return Code.UNPLACEABLE, f"{change}: no node has room for {pods} that it was granted"
+    return unit.why, f"{change}: {_VERBS[unit.why]} {_listed(unit.cause)}"
+
+
+def _listed(causes: Sequence[str]) -> str:
+    more = f" and {len(causes) - SHOWN} more" if len(causes) > SHOWN else ""
+    return ", ".join(causes[:SHOWN]) + more
 
 
 _VERBS = {
@@ -77,10 +85,10 @@ def _free_in_words(cycle: Cycle, unit: Unit) -> str:
     """What was free of the resource that matters most to the unit."""
     axes = cycle.snapshot.axes
     if unit.role is not None and unit.role.shape.gpus:
-        free = sum(cycle.free_before[place] for place in axes.gpus)
+        free = sum(cycle.board.free_before[place] for place in axes.gpus)
         total = sum(cycle.board.capacity[place] for place in axes.gpus)
         return f"{free} of {total} GPUs were free"
-    free, total = cycle.free_before[0], cycle.board.capacity[0]
+    free, total = cycle.board.free_before[0], cycle.board.capacity[0]
     return f"{show(CPU, free).removesuffix(' CPU')} of {show(CPU, total)} were free"
 
 

@@ -54,6 +54,7 @@ class NodeFacts(msgspec.Struct, frozen=True, eq=False):
     """Requests of every pod that is bound, nominated or terminating here."""
     kind: int
     """Class of nodes that no constraint of the snapshot tells apart."""
+    free: Vector
     gpu: bool = False
     refusal: str = ""
     """Why nothing new can go here (not ready, cordoned), or nothing."""
@@ -115,6 +116,10 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Which role the size counts."""
     pods_at: Callable[[int], tuple[int, ...]] = lambda size: (size,)
     """Pods of every role at a size."""
+    roles_at: Callable[[int], Mapping[str, int]] = lambda size: {}
+    """The same by name."""
+    gpu: bool = False
+    """Some of its pods ask for GPUs."""
     elastic: bool = True
     why_fixed: str = ""
     paused: bool = False
@@ -141,8 +146,8 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Instances that have finished and are not coming back."""
     pod_seconds: float = 0.0
     running: int = 0
-    started_sum: float = 0.0
-    """Sum of the start times of the instances that run."""
+    started_sum: int = 0
+    """Sum of the start times of the instances that run, in milliseconds."""
 
     @property
     def key(self) -> str:

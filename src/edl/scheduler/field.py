@@ -89,9 +89,8 @@ class Field:
         return self.quick_keys(shape, now, guard)
 
     def plain_keys(self, shape: Shape, now: bool, guard: Shape | None) -> list[int]:
-        board = self.board
-        nodes = range(len(board.now))
-        fitting = [node for node in nodes if board.allowed(node, shape) and board.fits(node, shape, now)]
+        fits = self.board.fits
+        fitting = [node for node in self.board.allowed_nodes(shape.where) if fits(node, shape, now)]
         return sorted([self.key(node, shape, guard) for node in fitting])
 
     def key(self, node: int, shape: Shape, guard: Shape | None) -> int:
@@ -149,15 +148,6 @@ class Field:
             self.grown.clear()  # the arrays know
         return self._matrices
 
-    def most_free(self, shape: Shape, place: int) -> tuple[int, int]:
-        """The most that one allowed node will have free of a resource, and that node (NOWHERE if none is allowed)."""
-        board = self.board
-        best, where = -1, NOWHERE
-        for node, row in enumerate(board.later):
-            if row[place] > best and board.allowed(node, shape):
-                best, where = row[place], node
-        return best, where
-
 
 def as_matrix(rows: list[list[int]]) -> Matrix:
     """One row per resource. Clipped where needed: sums beyond any real machine must not wrap around."""
@@ -184,7 +174,7 @@ class Heap:
         self.nodes: list[int] = []
         self.keys: list[int] = []
         if shape.rules:
-            self.nodes = [node for node in range(len(field.board.now)) if field.board.allowed(node, shape)]
+            self.nodes = field.board.allowed_nodes(shape.where)
         else:
             self.keys = field.keys(shape, now, guard)
         self.seen = len(field.grown) if field.plain else 0

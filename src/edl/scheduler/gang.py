@@ -107,8 +107,7 @@ def _search(board: Board, unit: Unit, pods: Sequence[int], now: bool) -> bool:
         return False  # too large to search; or pods of one shape only, for which greed is exact
     queue = [role for role in hardest_first(unit, pods) for _ in range(pods[role])]
     choices = [
-        [node for node in range(len(board.now)) if board.allowed(node, facts.shape)] if pods[role] else []
-        for role, facts in enumerate(unit.facts.roles)
+        board.allowed_nodes(facts.shape.where) if pods[role] else [] for role, facts in enumerate(unit.facts.roles)
     ]
     steps = SEARCH_STEPS
     mark = board.mark()

@@ -33,7 +33,7 @@ def _asked_anew(cycle: Cycle) -> list[Unit]:
     starts = cycle.memory.starts
     return [
         unit
-        for unit in (cycle.active() if starts else ())
+        for unit in (cycle.active if starts else ())
         if starts.get(unit.facts.key, unit.facts.start) != unit.facts.start
         and unit.size > 0
         and not unit.facts.paused
@@ -47,13 +47,34 @@ def grow(cycle: Cycle) -> bool:
     for unit in _asked_anew(cycle):
         _raise_to(cycle, unit, unit.size_within(unit.facts.start))
     _keep_promises(cycle)
-    active = cycle.active()
+    active = cycle.active
     for unit in active:
         if unit.admitted and not unit.optimistic:
             _raise_to(cycle, unit, unit.size_within(unit.facts.start))
-    eager = [unit for unit in active if _may_grow(cycle, unit)]
+    eager = _with_room(cycle, [unit for unit in active if _may_grow(cycle, unit)])
     grown = _serve(cycle, (unit for unit in eager if unit.gpu))
     return _serve(cycle, (unit for unit in eager if not unit.gpu)) or grown
+
+
+def _with_room(cycle: Cycle, units: Iterable[Unit]) -> list[Unit]:
+    """Without those for whose next instance there is no node already: there will not be one later in this cycle."""
+    full: dict[int, Lack | None] = {}
+    found = []
+    for unit in units:
+        if unit.role is None:
+            continue
+        shape = unit.role.shape
+        if shape.index not in full:
+            room = cycle.board.find(shape, now=True) != NOWHERE
+            full[shape.index] = None if room else Lack(Code.NO_ROOM, role=unit.facts.scaled)
+        lack = full[shape.index]
+        if lack is None:
+            found.append(unit)
+        elif next_size(unit) > unit.size:
+            unit.lack = lack if lack.role == unit.facts.scaled else Lack(Code.NO_ROOM, role=unit.facts.scaled)
+        else:
+            unit.lack = Lack(Code.NOT_WORTHWHILE)
+    return found
 
 
 def _serve(cycle: Cycle, units: Iterable[Unit]) -> bool:
@@ -136,12 +157,12 @@ def _seat_one(cycle: Cycle, unit: Unit, pods: list[int]) -> Lack | None:
     """The common case, without the machinery of gangs."""
     role = pods.index(1)
     shape = unit.facts.roles[role].shape
-    lack = affordable(cycle.board, unit, pods, now=True, growth=True)
-    if lack is not None:
-        return lack
     node = cycle.board.find(shape, now=True)
     if node == NOWHERE:
         return Lack(Code.NO_ROOM, role=role)
+    lack = affordable(cycle.board, unit, pods, now=True, growth=True)
+    if lack is not None:
+        return lack
     unit.open_seats()
     sit(cycle.board, unit, role, node, Sort.FRESH)
     return None
@@ -156,7 +177,7 @@ def _keep_promises(cycle: Cycle) -> None:
     """Room that was freed for a unit is its own: in one piece if it comes together soon, else as far as it came."""
     if not cycle.memory.promises:
         return
-    for unit in cycle.active():
+    for unit in cycle.active:
         promise = cycle.memory.promises.get(unit.facts.key)
         if promise is None or cycle.now - promise.made > PROMISE_FOR or not _may_grow(cycle, unit):
             continue

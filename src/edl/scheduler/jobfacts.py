@@ -8,20 +8,17 @@ from edl.api.roles import JobView
 from edl.scheduler.census import Census, Tally
 from edl.scheduler.facts import JobFacts, RoleFacts, State
 from edl.scheduler.objects import Invalid
-from edl.scheduler.owners import Child
+from edl.scheduler.owners import Child, Known
 from edl.scheduler.podfacts import moment
 from edl.scheduler.terms import Terms
 
 
-def job_facts(
-    job: Terms, roles: tuple[RoleFacts, ...], tally: Tally, children: Sequence[Child], census: Census
-) -> JobFacts:
+def job_facts(job: Terms, roles: tuple[RoleFacts, ...], tally: Tally, size: int | None, census: Census) -> JobFacts:
+    """`size`: of the child of the leading role, if there is one."""
     view = job.view
-    lead = job.roles[job.lead].name
-    size = _child_size(view.name, lead, children)
     created = moment(view.creation_timestamp)
     state, note = _state(view)
-    waiting = any(tally.unbound)
+    waiting = [sorted(pods, key=lambda pod: pod.pod.metadata.name) for pods in tally.unbound]
     return JobFacts(
         kind=view.kind,
         api_version=view.api_version,
@@ -41,6 +38,8 @@ def job_facts(
         roles=roles,
         scaled=job.lead,
         pods_at=job.pods_at,
+        roles_at=job.pods_at.named,
+        gpu=any(role.shape.gpus for role in roles),
         elastic=not view.fixed,
         why_fixed=view.fixed,
         paused=view.pause,
@@ -51,11 +50,11 @@ def job_facts(
         created=created,
         last_scale=view.last_scale_time,
         started=job.started,
-        current=tally.live[job.lead] + len(tally.unbound[job.lead]) if size is None else size,
+        current=tally.live[job.lead] + (len(waiting[job.lead]) if waiting else 0) if size is None else size,
         granted=view.target,
         bound=tuple(tally.bound),
         live=tuple(tally.live),
-        unbound=tuple([tuple([census.hint(pod) for pod in pods]) for pods in tally.unbound]) if waiting else (),
+        unbound=tuple([tuple([census.hint(pod) for pod in pods]) for pods in waiting]),
         done=tally.done,
         pod_seconds=view.pod_seconds,
         running=tally.running,
@@ -63,10 +62,11 @@ def job_facts(
     )
 
 
-def _child_size(name: str, lead: str, children: Sequence[Child]) -> int | None:
+def child_size(job: Known, children: Sequence[Child]) -> int | None:
     """The size that the child of the leading role has, if there is one."""
     for child in children:
-        leads = child.metadata.labels.get(LABEL_ROLE, "") == lead or child.metadata.name == f"{name}-{lead}"
+        named = child.metadata.name == f"{job.name}-{job.lead}"
+        leads = named or child.metadata.labels.get(LABEL_ROLE, "") == job.lead
         if isinstance(child, Job):
             return max(0, child.spec.parallelism)
         if isinstance(child, ReplicaSet) and leads:

@@ -70,14 +70,15 @@ def room_in_words(cycle: Cycle, shape: Shape, what: str, placed: int = 0, needed
 
 def _room(cycle: Cycle, shape: Shape, what: str, placed: int, needed: int) -> str:
     board, axes = cycle.board, cycle.snapshot.axes
-    allowed = [node for node in range(len(board.now)) if board.allowed(node, shape)]
+    allowed = board.allowed_nodes(shape.where)
     if not allowed:
         return f"no usable node suits a {what} ({cycle.snapshot.excluded[shape.where] or 'there is none'})"
     if placed:
         return f"needs {count(needed, what)} of {needs_in_words(cycle, shape)} each, there is room for {placed}"
     worst = NOWHERE
+    later = board.later
     for place, amount in shape.needs:
-        if max(board.later[node][place] for node in allowed) < amount and (worst == NOWHERE or place in axes.gpus):
+        if (worst == NOWHERE or place in axes.gpus) and max([later[node][place] for node in allowed]) < amount:
             worst = place
     if worst == NOWHERE:
         return f"no node has room for a {what} ({all_needs_in_words(cycle, shape)}) all at once"

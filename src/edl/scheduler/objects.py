@@ -52,6 +52,7 @@ class Objects(msgspec.Struct, frozen=True):
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     jobs: tuple[EdlJob, ...] = ()
+    """Valid ones, as `edl.api.admission.check` gives them."""
     resources: tuple[JobResource, ...] = ()
     invalid: tuple[Invalid, ...] = ()
     children: tuple[Job | ReplicaSet | StatefulSet, ...] = ()

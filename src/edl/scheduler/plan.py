@@ -107,16 +107,12 @@ def _decision(cycle: Cycle, unit: Unit) -> Decision:
         target=target,
         min=facts.min,
         max=facts.max,
-        roles=_roles(facts, unit),
+        roles=facts.roles_at(unit.size),
         code=code,
         reason=reason,
         placements=_placements(cycle, unit) if unit.seats else _NONE,
         leavers=_by_role(facts, unit.leavers) if unit.leavers else _NONE,
     )
-
-
-def _roles(facts: JobFacts, unit: Unit) -> dict[str, int]:
-    return {role.name: pods for role, pods in zip(facts.roles, unit.pods_at(unit.size), strict=True)}
 
 
 def _placements(cycle: Cycle, unit: Unit) -> Mapping[str, ByNode]:
@@ -141,13 +137,8 @@ def _by_role(facts: JobFacts, leavers: tuple[dict[str, int], ...]) -> Mapping[st
 
 def _use(cycle: Cycle) -> ClusterUse:
     names, board = cycle.snapshot.axes.names, cycle.board
-    before = [0] * len(names)
-    after = [0] * len(names)
-    for node, row, usable in zip(cycle.snapshot.nodes, board.later, board.usable, strict=True):
-        if usable:
-            for place, have in enumerate(node.capacity):
-                before[place] += node.used[place]
-                after[place] += have - row[place]
+    before = [have - free for have, free in zip(board.capacity, board.free_before, strict=True)]
+    after = [have - free for have, free in zip(board.capacity, board.total(board.later), strict=True)]
     return ClusterUse(
         capacity=dict(zip(names, board.capacity, strict=True)),
         used_before=dict(zip(names, before, strict=True)),
@@ -164,7 +155,7 @@ def _room(cycle: Cycle, unit: Unit) -> dict[str, dict[str, int]]:
 
 
 def _remember(cycle: Cycle) -> Memory:
-    active = cycle.active()
+    active = cycle.active
     return Memory(
         entries={unit.facts.key: unit.entry for unit in active if unit.entry > 0},
         waiting=cycle.waiting,

@@ -9,7 +9,7 @@ from edl.api.annotations import LABEL_ROLE
 from edl.api.core import Pod
 from edl.scheduler.facts import Taxes
 from edl.scheduler.nearness import demands, repels
-from edl.scheduler.resources import PODS, Amounts, Vector, pod_limits, pod_requests
+from edl.scheduler.resources import CPU, MEMORY, PODS, Amounts, Vector, pod_limits, pod_requests
 
 
 class PodFacts(msgspec.Struct, eq=False):
@@ -19,12 +19,15 @@ class PodFacts(msgspec.Struct, eq=False):
     bound: bool
     requests: Amounts
     limits: Amounts
+    cpu_limit: int
+    memory_limit: int
     role: str
     finished: bool
     succeeded: bool
     leaving_until: float | None
     """When a terminating pod should be gone."""
-    running_since: float | None
+    running_since: int | None
+    """In milliseconds, so that sums are exact whatever their order."""
     refused_since: float | None
     gated: bool
     controller: str
@@ -39,7 +42,7 @@ class PodFacts(msgspec.Struct, eq=False):
 
 def read_pod(pod: Pod) -> PodFacts:
     spec, status, metadata = pod.spec, pod.status, pod.metadata
-    controller = metadata.controller
+    controller, limits = metadata.controller, pod_limits(spec)
     created = moment(metadata.creation_timestamp)
     deleted = metadata.deletion_timestamp
     role = metadata.labels.get(LABEL_ROLE) or (spec.containers[0].name if spec.containers else "")
@@ -53,12 +56,14 @@ def read_pod(pod: Pod) -> PodFacts:
         node=spec.node_name or status.nominated_node_name,
         bound=bool(spec.node_name),
         requests=pod_requests(spec, status.container_statuses) | {PODS: 1},
-        limits=pod_limits(spec),
+        limits=limits,
+        cpu_limit=limits.get(CPU, 0),
+        memory_limit=limits.get(MEMORY, 0),
         role=role,
         finished=pod.finished,
         succeeded=status.phase == "Succeeded",
         leaving_until=None if deleted is None else moment(deleted),
-        running_since=_known(moment(status.start_time)) if status.phase == "Running" else None,
+        running_since=_milliseconds(moment(status.start_time)) if status.phase == "Running" else None,
         refused_since=refused_since,
         gated=bool(spec.scheduling_gates),
         controller=controller.uid if controller is not None else "",
@@ -75,5 +80,5 @@ def moment(text: str | None, otherwise: float = math.inf) -> float:
         return otherwise
 
 
-def _known(seconds: float) -> float | None:
-    return None if seconds == math.inf else seconds
+def _milliseconds(seconds: float) -> int | None:
+    return None if seconds == math.inf else round(seconds * 1000)

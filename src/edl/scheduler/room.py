@@ -75,7 +75,7 @@ class Donors:
             yield group
 
     def _from_one_of(self, units: list[Unit], shape: Shape, wanted: int) -> tuple[int, Unit | None]:
-        """The node where the fewest must leave, then where most waiting pods will fit; whose turn it is; the fullest."""
+        """The node where the fewest must leave, where most waiting pods will fit, whose turn it is, the fullest."""
         board = self.board
         best: tuple[int, int, int, int, int] | None = None
         for turn, unit in enumerate(units):

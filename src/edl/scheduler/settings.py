@@ -1,5 +1,6 @@
 """What an operator of the cluster may choose, and the constants of the decisions that users do not."""
 
+import functools
 from fractions import Fraction
 from typing import Literal
 
@@ -45,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True):
         return parse_load(self.max_load)
 
 
+@functools.lru_cache(maxsize=16)
 def parse_load(text: str) -> Fraction:
     """ValueError says what is wanted."""
     try:

@@ -11,7 +11,7 @@ from edl.scheduler.cycle import Cycle
 from edl.scheduler.facts import NOWHERE
 from edl.scheduler.gang import guard_of
 from edl.scheduler.memory import strike
-from edl.scheduler.reasons import Code, Lack
+from edl.scheduler.reasons import Code
 from edl.scheduler.seats import complete, dismiss_surplus, get_up, largest_size, seated, shrink, sit
 from edl.scheduler.settings import REFUSED_FOR, SHAPE_BACKOFF, SHAPE_BACKOFF_MAX
 from edl.scheduler.unit import Sort, Unit
@@ -60,12 +60,11 @@ def _claims(cycle: Cycle, unit: Unit) -> bool:
 def _into_bounds(unit: Unit) -> None:
     if unit.size > unit.ceiling:
         unit.size = unit.ceiling
-        unit.lack = Lack(Code.ABOVE_MAXIMUM)
-        unit.moved = True
-    if unit.size > 0:
-        fitting = unit.size_within(unit.size)
-        unit.moved = unit.moved or fitting < unit.size
-        unit.size = fitting
+        unit.gives(Code.ABOVE_MAXIMUM, str(unit.ceiling))
+    fitting = unit.size_within(unit.size) if unit.size > 0 else 0
+    if fitting < unit.size:
+        unit.gives(Code.ABOVE_MAXIMUM, str(fitting))
+    unit.size = fitting
 
 
 def _withdraw(cycle: Cycle, unit: Unit) -> None:
@@ -86,8 +85,8 @@ def _withdraw(cycle: Cycle, unit: Unit) -> None:
     held = largest_size(unit, [live + more for live, more in zip(facts.live, done, strict=True)])
     if held < unit.floor and facts.started:
         held = min(unit.floor, unit.size)  # it runs: its minimum waits where it is
-    unit.withdrawn = unit.size - held
-    unit.moved = unit.moved or unit.withdrawn > 0
+    if held < unit.size:
+        unit.gives(Code.WITHDRAWN, str(unit.size - held))
     unit.size = held
 
 
@@ -157,8 +156,7 @@ def _fall_to_what_sits(board: Board, unit: Unit) -> None:
         return
     size = largest_size(unit, [seated(unit, role) for role in range(len(unit.facts.roles))]) or unit.floor
     if size < unit.size:
-        unit.withdrawn += unit.size - size
-        unit.lack = Lack(Code.UNPLACEABLE)
-        unit.moved = True
+        if unit.why is None:
+            unit.gives(Code.UNPLACEABLE, str(unit.size - size))
         shrink(board, unit, size)
     unit.short = not complete(unit, size)

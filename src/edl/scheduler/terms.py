@@ -11,10 +11,8 @@ from edl.api import annotations, views
 from edl.api.annotations import LABEL_JOB, LABEL_ROLE
 from edl.api.core import LimitRange, Namespace, PodSpec, PriorityClass, ResourceQuota, convert
 from edl.api.job_resource import JobResource
-from edl.api.problem import errors
 from edl.api.roles import Installation, JobView, Role, replicas_at
 from edl.api.training_job import KIND as TRAINING_JOB
-from edl.api.validation import validate
 from edl.scheduler.bounds import admitted, counted_names, in_scope, unstated
 from edl.scheduler.nearness import demands
 from edl.scheduler.objects import Invalid
@@ -87,17 +85,24 @@ class RoleTerms(msgspec.Struct, frozen=True, eq=False):
 class Sizing:
     """Pods of every role at a size, worked out once per size."""
 
-    __slots__ = ("_known", "_roles")
+    __slots__ = ("_known", "_named", "_roles")
 
     def __init__(self, roles: Sequence[Role]) -> None:
         self._roles = roles
         self._known: dict[int, tuple[int, ...]] = {}
+        self._named: dict[int, dict[str, int]] = {}
 
     def __call__(self, size: int) -> tuple[int, ...]:
         pods = self._known.get(size)
         if pods is None:
             pods = self._known[size] = tuple([replicas_at(role, size) for role in self._roles])
         return pods
+
+    def named(self, size: int) -> Mapping[str, int]:
+        named = self._named.get(size)
+        if named is None:
+            named = self._named[size] = dict(zip([role.name for role in self._roles], self(size), strict=True))
+        return named
 
 
 class Terms(msgspec.Struct, frozen=True, eq=False):
@@ -108,6 +113,8 @@ class Terms(msgspec.Struct, frozen=True, eq=False):
     pods_at: Sizing
     crew: Crew
     known: Known
+    asks: frozenset[str]
+    """Names of the resources that its pods ask for."""
     started: bool
     min_name: str
     max_name: str
@@ -116,10 +123,10 @@ class Terms(msgspec.Struct, frozen=True, eq=False):
 def terms_of(
     job: views.Job, resource: JobResource | None, country: Country, installation: Installation | None
 ) -> Terms | Invalid:
-    wrong = errors(validate(job))
-    if wrong:
-        return _invalid(job, str(wrong[0]))
+    """`job` is valid, or what is wrong with it is plain to see here."""
     view = views.view(job, resource=resource, installation=installation, priority_classes=country.classes)
+    if not 0 <= view.min <= view.max:
+        return _invalid(job, f"its minimum is {view.min} and its maximum {view.max}")
     try:
         roles = tuple(_role(view, role, country) for role in view.roles)
     except msgspec.ValidationError as error:
@@ -133,6 +140,7 @@ def terms_of(
         priority=min(view.priority, country.caps.get(view.namespace, view.priority)),
         pods_at=Sizing(view.roles),
         crew=Crew({role.name: place for place, role in enumerate(roles)}, lead, [role.requests for role in roles]),
+        asks=frozenset[str]().union(*(role.requests for role in roles)),
         known=Known(view.kind, view.api_version, view.namespace, view.name, view.uid, roles[lead].name),
         started=view.phase in _RUNNING_PHASES or view.pod_seconds > 0 or getattr(job.status, "minimum_reached", False),
         min_name="min-instance" if training else "minReplicas",

@@ -4,6 +4,7 @@ A unit has an expected size, which a plan moves, and seats: the nodes where its 
 """
 
 import bisect
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
 from edl.scheduler.facts import JobFacts, RoleFacts, Unbound
@@ -24,69 +25,46 @@ Seats = dict[tuple[int, Sort], int]
 
 
 class Unit:
-    __slots__ = (
-        "_pods",
-        "admitted",
-        "base",
-        "cause",
-        "ceiling",
-        "claims",
-        "entry",
-        "exist",
-        "facts",
-        "floor",
-        "gpu",
-        "grew",
-        "kept",
-        "lack",
-        "leavers",
-        "loose",
-        "moved",
-        "optimistic",
-        "priority",
-        "promised",
-        "reserved",
-        "resource_score",
-        "role",
-        "seats",
-        "served",
-        "short",
-        "size",
-        "sizes",
-        "why",
-        "withdrawn",
-    )
+    """Attributes that most units never change are defaults of the class: there may be ten thousand units in a cycle."""
+
+    entry: float = 0.0
+    seats: tuple[Seats, ...] = ()
+    exist: tuple[dict[int, int], ...] = ()
+    leavers: tuple[dict[str, int], ...] = ()
+    loose: tuple[list[Unbound], ...] = ()
+    claims: dict[tuple[int, int], int]
+    """Role and node: pods for which room is on its way."""
+    kept: Mapping[int, list[int]] = {}
+    """Role to nodes: what the last plan claimed for it."""
+    short: bool = False
+    """Pods of its minimum have no seat."""
+    reserved: bool = False
+    """But room for them is on its way."""
+    moved: bool = False
+    """It was shrunk, or its user has spoken: it does not grow in this cycle."""
+    admitted: bool = False
+    grew: bool = False
+    optimistic: bool = False
+    promised: int = 0
+    why: Code | None = None
+    """For what it was shrunk; for whom, is in `cause`."""
+    cause: Sequence[str] = ()
+    lack: Lack | None = None
 
     def __init__(self, facts: JobFacts, now: float, resource_score: int) -> None:
         self.facts = facts
         self.priority: int = facts.priority
         self.resource_score: int = resource_score  # in thousandths
-        self.served: float = facts.pod_seconds + max(0.0, facts.running * now - facts.started_sum)
-        self.entry: float = 0.0
+        self.served: float = facts.pod_seconds
+        if facts.running:
+            self.served += max(0.0, facts.running * now - facts.started_sum / 1000)
         self.base: int = facts.current if facts.granted is None else facts.granted
         self.size: int = self.base
-        self.sizes = tuple(size for size in facts.sizes if facts.min <= size <= facts.max)
+        self.sizes = tuple([size for size in facts.sizes if facts.min <= size <= facts.max]) if facts.sizes else ()
         self.floor, self.ceiling = self._bounds()
         self.role: RoleFacts | None = facts.roles[facts.scaled] if facts.roles else None
-        self.gpu: bool = any(role.shape.gpus for role in facts.roles)
-        self.seats: tuple[Seats, ...] = ()
-        self.exist: tuple[dict[int, int], ...] = ()
-        self.leavers: tuple[dict[str, int], ...] = ()
-        self.loose: tuple[list[Unbound], ...] = ()
-        self.claims: dict[tuple[int, int], int] = {}  # role and node: pods for which room is on its way
-        self.kept: dict[int, list[int]] = {}  # role to nodes: what the last plan claimed for it
-        self.short = False  # pods of its minimum have no seat
-        self.reserved = False  # but room for them is on its way
-        self.moved = False  # it was shrunk, or its user has spoken: it does not grow in this cycle
-        self.admitted = False
-        self.grew = False
-        self.optimistic = False
-        self.withdrawn = 0
-        self.promised = 0
-        self.why: Code | None = None  # for whom it was shrunk, in `cause`
-        self.cause: list[str] = []
-        self.lack: Lack | None = None
-        self._pods: dict[int, tuple[int, ...]] = {}
+        self.gpu: bool = facts.gpu
+        self.pods_at: Callable[[int], tuple[int, ...]] = facts.pods_at
 
     def _bounds(self) -> tuple[int, int]:
         """The least and the greatest size; a pin makes them one, and a list of sizes draws them in where it can."""
@@ -147,12 +125,6 @@ class Unit:
         facts = self.facts
         return -self.priority, facts.created, facts.namespace, facts.name, facts.kind
 
-    def pods_at(self, size: int) -> tuple[int, ...]:
-        pods = self._pods.get(size)
-        if pods is None:
-            pods = self._pods[size] = self.facts.pods_at(size) if size > 0 else (0,) * len(self.facts.roles)
-        return pods
-
     def size_above(self, size: int) -> int:
         """The next size it may have, or the same if there is none."""
         sizes = self.sizes
@@ -187,23 +159,24 @@ class Unit:
 
     def worthwhile(self) -> int:
         """The fewest instances that a change of size must move to win back its pause in time."""
-        pause = self.facts.rescale_seconds or 0.0
-        if self.moved or self.grew or self.admitted:
-            return 1  # the pause is paid already
+        pause = self.facts.rescale_seconds
+        if not pause or self.moved or self.grew or self.admitted:
+            return 1  # there is none, or it is paid already
         return int(self.size * pause / PAYS_WITHIN) + 1
 
     def gives(self, why: Code, cause: str) -> None:
         """It was shrunk, and for whom."""
         self.moved = True
         if why is not self.why:
-            self.why, self.cause = why, []
+            self.why, self.cause = why, ()
         if cause not in self.cause:
-            self.cause.append(cause)
+            self.cause = (*self.cause, cause)
 
     def open_seats(self) -> None:
         """Make the seats changeable; most units are never touched and need none of their own."""
         if not self.seats:
             facts = self.facts
+            self.claims = {}
             self.seats = tuple({(node, Sort.BOUND): pods for node, pods in seats.items()} for seats in facts.bound)
             self.exist = tuple({} for _ in facts.roles)
             self.leavers = tuple({} for _ in facts.roles)
