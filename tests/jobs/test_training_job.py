@@ -527,3 +527,9 @@ def test_etcd_knows_its_members() -> None:
     assert cluster.count("http://") == 3
     env = {one["name"]: one.get("value") for one in world.objects["Pod", "j-trainer-0"]["spec"]["containers"][0]["env"]}
     assert env["ETCD_ENDPOINTS"].startswith("http://j-etcd-0.j-etcd.ns.svc:2379,")
+
+
+def test_an_entrypoint_reaches_the_shell_as_it_was_written() -> None:
+    world = running(trainer={"entrypoint": "echo $$ $HOME $(date)"})
+    container = world.objects["Pod", "j-trainer-0"]["spec"]["containers"][0]
+    assert container["command"][-1] == "echo $$$$ $HOME $(date)", "Kubernetes makes one of two"

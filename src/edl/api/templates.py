@@ -52,6 +52,11 @@ def _with_requests(container: Data) -> Data:
     return {**container, "resources": {**resources, "requests": requests}}
 
 
+def verbatim(text: str) -> str:
+    """So written, it reaches the program as it was: Kubernetes reads `$$` in commands and variables as `$`."""
+    return text.replace("$$", "$$$$")
+
+
 def resources_data(resources: Resources | None) -> Data:
     """As the `resources` of a container, to be laid over it; nothing if the job says nothing."""
     if resources is None:

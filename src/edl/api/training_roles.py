@@ -5,7 +5,7 @@ from typing import Any
 
 from edl.api.meta import EMPTY
 from edl.api.roles import Installation, Role
-from edl.api.templates import Data, joined, resources_data, role_template
+from edl.api.templates import Data, joined, resources_data, role_template, verbatim
 from edl.api.training_job import Master, Pserver, TrainingJob, TrainingJobSpec
 
 MASTER, PSERVER, TRAINER, ETCD = "master", "pserver", "trainer", "etcd"
@@ -28,7 +28,7 @@ def _trainer(spec: TrainingJobSpec, installation: Installation) -> Role:
     least, most = _sizes(spec)
     container = {
         **_image(spec, trainer.template, TRAINER, installation),
-        "command": ["sh", "-c", trainer.entrypoint],
+        "command": ["sh", "-c", verbatim(trainer.entrypoint)],
         **({"workingDir": trainer.workspace} if trainer.workspace else {}),
         **resources_data(trainer.resources),
     }

@@ -12,6 +12,7 @@ import msgspec
 
 from edl.api import quantity
 from edl.api.roles import JobView, Role, replicas_at
+from edl.api.templates import verbatim
 from edl.api.training_job import TrainingJob
 from edl.api.training_roles import ETCD, MASTER, PSERVER
 
@@ -64,8 +65,8 @@ def paddle(job: TrainingJob, view: JobView, role: Role, gpu_names: Iterable[str]
         _value("PADDLE_JOB_NAME", view.name),
         _value("TRAINERS", trainers),
         _value("PSERVERS", _smallest(view, PSERVER)),
-        _value("ENTRY", spec.trainer.entrypoint),
-        _value("TOPOLOGY", spec.trainer.entrypoint),
+        _value("ENTRY", verbatim(spec.trainer.entrypoint)),
+        _value("TOPOLOGY", verbatim(spec.trainer.entrypoint)),
         _value("TRAINER_PACKAGE", spec.trainer.workspace or ""),
         _value("PADDLE_INIT_PORT", spec.port),
         _value("PADDLE_INIT_TRAINER_COUNT", devices),
