@@ -114,6 +114,9 @@ class Front:
             return response
 
         def out(chunk: bytes) -> None:
+            if transport.is_closing():  # the client is gone; nothing else tells us
+                watch.stop()
+                return
             # Straight to the transport: a commit reaches every watch within one turn of the loop, and no task is woken.
             transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
             if transport.get_write_buffer_size() > _SLOW_WATCH_BYTES:
