@@ -11,10 +11,10 @@ with Trainer() as trainer:
         trainer.report(loss=loss, samples=len(gradient))
 """
 
-from .runtime.model import Optimizer, Rows
+from .runtime.model import Optimizer
 from .runtime.training.courier import Acknowledgement
 from .runtime.training.parameters import Parameters
 from .runtime.training.task import Task
-from .runtime.training.trainer import JobFailedError, Trainer
+from .runtime.training.trainer import JobFailedError, Sparse, Trainer
 
-__all__ = ["Acknowledgement", "JobFailedError", "Optimizer", "Parameters", "Rows", "Task", "Trainer"]
+__all__ = ["Acknowledgement", "JobFailedError", "Optimizer", "Parameters", "Sparse", "Task", "Trainer"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edl.trainer import Acknowledgement, Rows, Task, Trainer
+from edl.trainer import Acknowledgement, Sparse, Task, Trainer
 
 CHUNKS = int(os.environ.get("CHUNKS", "12"))
 STEPS = int(os.environ.get("STEPS", "2"))
@@ -40,8 +40,8 @@ def main() -> None:
         if os.environ.get("PARAMETERS", "1") == "1":
             model = trainer.parameters(
                 dense={"total": np.zeros(SIZE)},
-                sparse={"rows": Rows("rows", 1, scale=0.0)},
-                optimizer=OPTIMIZER,  # type: ignore[arg-type]  # from the test
+                sparse={"rows": Sparse(1, scale=0.0)},
+                optimizer=OPTIMIZER,
                 learning_rate=1.0,
                 sync=SYNC,
             )

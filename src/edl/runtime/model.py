@@ -2,7 +2,7 @@
 
 import hashlib
 from math import prod
-from typing import Literal
+from typing import Literal, cast, get_args
 
 import msgspec
 
@@ -39,6 +39,12 @@ class Optimizer(msgspec.Struct, frozen=True):
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+
+    @classmethod
+    def named(cls, kind: str, learning_rate: float) -> "Optimizer":
+        if kind not in get_args(Kind):
+            raise ValueError(f"optimizer is {kind!r}, it must be one of {', '.join(get_args(Kind))}")
+        return cls(cast(Kind, kind), learning_rate)
 
     @property
     def slots(self) -> int:

@@ -1,7 +1,7 @@
 """The pods' side of the job service: plain blocking calls on http.client, safe to use from several threads.
 
-A call that got no answer raises `ServiceDownError`; nothing is tried again here except by `patiently` and `put`, which
-know that it is safe. Losing the service must never stop training, so callers that can go on without it do.
+A call that got no answer raises `ServiceDownError`; nothing is tried again here except by `put` and `patiently`,
+which know that it is safe. Losing the service must never stop training, so callers that can go on without it do.
 """
 
 import http.client
@@ -14,7 +14,7 @@ import time
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,22 @@ class Slot:
         return f"{self.role}/{self.index}/{self.epoch}"
 
 
+class Service(Protocol):
+    """What a master and a trainer need of the job service."""
+
+    def claim(self, role: str, index: int | None, holder: str, address: str = "") -> Slot: ...
+
+    def get(self, key: str) -> tuple[bytes, int] | None: ...
+
+    def put(self, key: str, data: bytes, *, version: int, slot: Slot, stop: Callable[[], bool]) -> int: ...
+
+    def job(self, after: str = "", wait: float = 0.0) -> dict[str, Any] | None: ...
+
+    def progress(self, report: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class ServiceClient:
     def __init__(
         self, url: str, namespace: str, job: str, token: str, *, ca: str = "", timeout: float = TIMEOUT
@@ -73,10 +89,10 @@ class ServiceClient:
         self._idle: list[http.client.HTTPConnection] = []
         self._lock = threading.Lock()
 
-    def claim(self, role: str, index: int | None, holder: str, address: str = "", wish: int | None = None) -> Slot:
+    def claim(self, role: str, index: int | None, holder: str, address: str = "") -> Slot:
         """Takes a slot; without an index any whose holder is gone (none: ServiceRefusalError `no-free-slot`)."""
         path = f"/slots/{role}" if index is None else f"/slots/{role}/{index}"
-        body = {"holder": holder, "address": address, "wish": wish}
+        body = {"holder": holder, "address": address}
         answer = self._json("POST", path, json.dumps(body).encode())
         return Slot(role, answer["index"], answer["epoch"])
 
@@ -102,7 +118,7 @@ class ServiceClient:
                     return found[1]
                 raise
 
-        return self.patiently(attempt, f"write of {key}", stop=stop)
+        return patiently(attempt, f"write of {key}", stop=stop)
 
     def job(self, after: str = "", wait: float = 0.0) -> dict[str, Any] | None:
         """The job's view; with `after`, None if it is still that revision when `wait` seconds have passed."""
@@ -112,19 +128,6 @@ class ServiceClient:
 
     def progress(self, report: dict[str, Any]) -> None:
         self._json("POST", "/progress", json.dumps(report).encode())
-
-    def patiently(self, call: Callable[[], T], what: str, *, stop: Callable[[], bool] = lambda: False) -> T:
-        """Repeats a call that may be repeated until the service answers, or `stop` says that it no longer matters."""
-        delay = 0.1
-        while True:
-            try:
-                return call()
-            except ServiceDownError as error:
-                if stop():
-                    raise
-                log.log(logging.WARNING if delay > 1 else logging.INFO, "%s: no answer yet: %s", what, error)
-                time.sleep(delay * random.uniform(0.5, 1.0))
-                delay = min(delay * 2, 2.0)
 
     def close(self) -> None:
         """Frees what is idle; a call that is under way ends by itself."""
@@ -175,6 +178,20 @@ class ServiceClient:
         if self._tls is None:
             return http.client.HTTPConnection(self._host, self._port)
         return http.client.HTTPSConnection(self._host, self._port, context=self._tls)
+
+
+def patiently(call: Callable[[], T], what: str, *, stop: Callable[[], bool] = lambda: False) -> T:
+    """Repeats a call that may be repeated until the service answers, or `stop` says that it no longer matters."""
+    delay = 0.1
+    while True:
+        try:
+            return call()
+        except ServiceDownError as error:
+            if stop():
+                raise
+            log.log(logging.WARNING if delay > 1 else logging.INFO, "%s: no answer yet: %s", what, error)
+            time.sleep(delay * random.uniform(0.5, 1.0))
+            delay = min(delay * 2, 2.0)
 
 
 def _refusal(status: int, answer: bytes) -> Exception:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from ..service import ServiceClient, ServiceDownError, ServiceRefusalError, Slot
+from ..service import Service, ServiceDownError, ServiceRefusalError, Slot, patiently
 from .board import Board
 from .progress import Progress, decode, encode
 
@@ -12,15 +12,15 @@ log = logging.getLogger(__name__)
 KEY = "queue"
 
 
-def load(service: ServiceClient) -> tuple[Progress, int]:
+def load(service: Service) -> tuple[Progress, int]:
     """What the last master left, and its version; call it after taking the slot, so that it cannot change any more."""
-    found = service.patiently(lambda: service.get(KEY), "reading the queue")
+    found = patiently(lambda: service.get(KEY), "reading the queue")
     return (Progress(), 0) if found is None else (decode(found[0]), found[1])
 
 
 class Journal:
     def __init__(
-        self, board: Board, service: ServiceClient, slot: Slot, version: int, *, on_fenced: Callable[[str], None]
+        self, board: Board, service: Service, slot: Slot, version: int, *, on_fenced: Callable[[str], None]
     ) -> None:
         self._board, self._service, self._slot, self._version = board, service, slot, version
         self._on_fenced = on_fenced

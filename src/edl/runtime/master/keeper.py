@@ -220,7 +220,8 @@ class Keeper:
         board = self._board
         board.queue.roll_back(cut)
         board.settle(board.queue.version)
-        log.warning("era %d begins at checkpoint %d", board.queue.era, cut.number if cut else 0)
+        level = logging.WARNING if cut else logging.INFO
+        log.log(level, "era %d begins at checkpoint %d", board.queue.era, cut.number if cut else 0)
 
     def _fall_back(self, cut: Cut, error: Exception) -> None:
         """A checkpoint that cannot be read any more is given up for the one before it; without one, so is the job."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from ..environment import MASTER_PORT, Environment
 from ..rpc import Server, listen
-from ..service import ServiceClient
+from ..service import Service, ServiceClient, patiently
 from ..wire import split_address
 from . import watch
 from .board import Board
@@ -34,7 +34,8 @@ def run(env: Environment) -> int:
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
-    master = Master(env, on_fenced=lambda _: over.set())
+    service = ServiceClient(env.service_url, env.namespace, env.job, env.token, ca=env.service_ca)
+    master = Master(env, service, on_fenced=lambda _: over.set())
     while not over.wait(0.5):
         pass
     master.close()
@@ -44,13 +45,12 @@ def run(env: Environment) -> int:
 class Master:
     """All parts of a master, running, in one process."""
 
-    def __init__(self, env: Environment, *, on_fenced: Callable[[str], None]) -> None:
+    def __init__(self, env: Environment, service: Service, *, on_fenced: Callable[[str], None]) -> None:
         self.fenced = ""
         self._on_fenced = on_fenced
-        service = ServiceClient(env.service_url, env.namespace, env.job, env.token, ca=env.service_ca)
         listener = listen(env.pod_ip, split_address(env.master)[1] if env.master else MASTER_PORT)
         address, holder = env.address_of(listener), f"{env.pod}/{uuid.uuid4().hex[:12]}"
-        slot = service.patiently(lambda: service.claim(ROLE, 0, holder, address), "claim of the master's slot")
+        slot = patiently(lambda: service.claim(ROLE, 0, holder, address), "claim of the master's slot")
         progress, version = load(service)
         self._board = Board(progress, epoch=slot.epoch, term=env.task_lease)
         self._server = Server(Desk(self._board), env.token, listener)

@@ -4,7 +4,7 @@ import logging
 import time
 from typing import Any
 
-from ..service import ServiceClient, ServiceDownError, ServiceRefusalError
+from ..service import Service, ServiceDownError, ServiceRefusalError
 from .board import Board, Member, View
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ def view_of(job: dict[str, Any]) -> View:
     )
 
 
-def follow(board: Board, service: ServiceClient) -> None:
+def follow(board: Board, service: Service) -> None:
     """Keeps the board's view of the job up to date, until the master ends."""
     revision = ""
     while not board.stopping:
@@ -47,7 +47,7 @@ def follow(board: Board, service: ServiceClient) -> None:
             board.attention.set()
 
 
-def tell(board: Board, service: ServiceClient) -> None:
+def tell(board: Board, service: Service) -> None:
     """Reports progress every second in which there is news, until the master ends."""
     last: dict[str, Any] = {}
     while not board.stopping:

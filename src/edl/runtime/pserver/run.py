@@ -13,7 +13,7 @@ import uuid
 
 from ..environment import Environment
 from ..rpc import Server, listen
-from ..service import ServiceClient, ServiceDownError, ServiceRefusalError, Slot
+from ..service import ServiceClient, ServiceDownError, ServiceRefusalError, Slot, patiently
 from .server import ParameterServer
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class _Watch:
     def _claim(self) -> Slot:
         while True:
             try:
-                return self._service.patiently(
+                return patiently(
                     lambda: self._service.claim(ROLE, self._index, self._holder, self._address), "claim of a slot"
                 )
             except ServiceRefusalError as error:

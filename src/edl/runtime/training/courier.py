@@ -99,7 +99,8 @@ class Courier:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._threads[0].join(FAREWELL)
+        if self._threads[0].is_alive():
+            self._threads[0].join(FAREWELL)
         self._reports.close()
         self._beats.close()
 

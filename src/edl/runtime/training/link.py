@@ -8,10 +8,10 @@ import logging
 import threading
 from typing import Any, TypeVar
 
-from ..environment import Environment
+from ..environment import Environment, SettingError
 from ..master.messages import Hello, Welcome
 from ..rpc import Client
-from ..service import ServiceClient, ServiceDownError, ServiceRefusalError
+from ..service import Service, ServiceDownError, ServiceRefusalError
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class ClosedError(ConnectionError):
 class Locator:
     """Where the master is: its name in the environment, or what the job service says of its slot."""
 
-    def __init__(self, env: Environment, service: ServiceClient | None) -> None:
+    def __init__(self, env: Environment, service: Service | None) -> None:
         self._env, self._service = env, service
         self._lock = threading.Lock()
         self._epoch = 0
@@ -68,8 +68,10 @@ class Locator:
         except (ServiceDownError, ServiceRefusalError) as error:
             log.info("job service: %s", error)
             return ""
-        slots = job.get("roles", {}).get("master", {}).get("slots", {})
-        return str(slots.get("0", {}).get("address", ""))
+        role = job.get("roles", {}).get("master")
+        if role is None:
+            raise SettingError("this job has no master, which gives out tasks; give its spec a `master` role")
+        return str(role["slots"].get("0", {}).get("address", ""))
 
 
 class MasterLink:

@@ -11,17 +11,19 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..environment import Environment, SettingError
+from ..environment import Environment
 from ..master.messages import Assignment, Get, Hello, Open, Opened
-from ..model import Dense, Kind, Model, Optimizer, Rows
-from ..service import ServiceClient
+from ..model import Dense, Model, Optimizer, Rows
+from ..service import Service, ServiceClient
 from .courier import Courier, OnDone
 from .link import Locator, MasterLink
+from .local import LocalJob
 from .parameters import Parameters
 from .task import Task
 
@@ -32,26 +34,46 @@ GRACE = 20.0
 WAIT = 2.0
 
 
+@dataclass(frozen=True)
+class Sparse:
+    """A table of rows of `width` numbers. A row exists from the first time that it is asked for, and starts uniform in
+    -scale..scale, from its number and the seed alone."""
+
+    width: int
+    scale: float = 0.01
+    seed: int = 0
+
+
 class JobFailedError(Exception):
     """The job cannot go on; the message says why."""
 
 
 class Trainer:
-    """Everything comes from the environment of the pod. `on_done` is called, in another thread, with the
-    acknowledgement of every finished task."""
+    """Everything comes from the environment of the pod; outside of one, the script trains alone, with a queue and
+    parameters in its own process. `on_done` is called, in another thread, with the acknowledgement of every finished
+    task."""
 
     def __init__(
         self, env: Mapping[str, str] | None = None, *, on_done: OnDone | None = None, grace: float = GRACE
     ) -> None:
         self._env = Environment.read(os.environ if env is None else env)
-        if not self._env.master and not self._env.service_url:
-            raise SettingError("MASTER is not set: the job has no master. Give its spec a `master` role")
-        self._env.require("token")
+        self._service: Service | None = None
+        self._local: LocalJob | None = None
+        if self._env.service_url:
+            self._env.require("namespace", "job", "token")
+            self._service = ServiceClient(
+                self._env.service_url, self._env.namespace, self._env.job, self._env.token, ca=self._env.service_ca
+            )
+        elif self._env.master:
+            self._env.require("token")
+        else:
+            self._local = LocalJob(self._env)
+            self._env = self._local.env
         self._grace = grace
         self.token = self._env.token
         self.number = random.SystemRandom().getrandbits(62) | 1
         self.current: Task | None = None
-        locator = Locator(self._env, self._service())
+        locator = Locator(self._env, self._service)
         self.link = MasterLink(locator, Hello(self.number, self._env.pod))
         self._courier = Courier(locator, self.number, self._env.pod, on_done)
         self._parameters: Parameters | None = None
@@ -61,7 +83,11 @@ class Trainer:
     def __enter__(self) -> "Trainer":
         if threading.current_thread() is threading.main_thread():
             self._handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, self._asked_to_go)}
-        self._courier.start()
+        try:
+            self._courier.start()
+        except BaseException:
+            self._close()
+            raise
         return self
 
     def __exit__(
@@ -76,22 +102,25 @@ class Trainer:
     def parameters(
         self,
         dense: Mapping[str, ArrayLike] | None = None,
-        sparse: Mapping[str, int | Rows] | None = None,
+        sparse: Mapping[str, int | Sparse] | None = None,
         *,
-        optimizer: Kind | Optimizer = "sgd",
+        optimizer: str | Optimizer = "sgd",
         learning_rate: float = 0.01,
         sync: bool = False,
     ) -> Parameters:
         """Declares the model: dense tensors by name with start values, sparse tables by name with their width.
 
+        `optimizer` is sgd, momentum or adam, or an Optimizer with all its settings. With `sync`, a step is the mean of
+        what all working trainers push, applied once; without, every push is applied as it comes.
         Every trainer declares the same; the start values of one of them are used. Returns when they are in place.
         """
         start = {name: np.asarray(value, np.float32) for name, value in (dense or {}).items()}
-        tables = {name: Rows(name, rows) if isinstance(rows, int) else rows for name, rows in (sparse or {}).items()}
-        if isinstance(optimizer, str):
-            optimizer = Optimizer(optimizer, learning_rate)
+        tables = {name: Sparse(of) if isinstance(of, int) else of for name, of in (sparse or {}).items()}
         model = Model(
-            tuple(Dense(name, value.shape) for name, value in start.items()), tuple(tables.values()), optimizer, sync
+            tuple(Dense(name, value.shape) for name, value in start.items()),
+            tuple(Rows(name, table.width, table.scale, table.seed) for name, table in tables.items()),
+            Optimizer.named(optimizer, learning_rate) if isinstance(optimizer, str) else optimizer,
+            sync,
         )
         self._parameters = Parameters(self, model, start)
         self._parameters.prepare()
@@ -103,6 +132,9 @@ class Trainer:
         When the loop asks for the next one, the last one is reported as done. `chunks` is into how many parts the
         script divides its data, the same in every trainer; the passes are the job's unless given.
         """
+        if self.current is not None:  # an earlier loop was left in the middle of it
+            self._abandon(self.current, None)
+            self.current = None
         opened = self.link.call(Open(chunks, passes or self._env.passes), Opened)
         while (task := self._next(opened)) is not None:
             self.current = task
@@ -182,11 +214,9 @@ class Trainer:
             self._parameters.close()
         self._courier.close()
         self.link.close()
+        if self._service:
+            self._service.close()
+        if self._local:
+            self._local.close()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal returned
-
-    def _service(self) -> ServiceClient | None:
-        env = self._env
-        if not env.service_url:
-            return None
-        return ServiceClient(env.service_url, env.namespace, env.job, env.token, ca=env.service_ca)
