@@ -76,7 +76,7 @@ async def test_after_410_the_difference_is_told(how: list[Response]) -> None:
             api.put("things", "reborn", value=7)
             api.compact()
         api.next_watches.extend(answering(*how))
-        await until(lambda: values(informer) == truth(api))
+        await until(lambda: values(informer) == truth(api), within=10)
         await until(lambda: len(heard.story) == 5)
     told = ["add created=1", "add reborn=7", "change changed=2", "delete deleted=1", "delete reborn=1"]
     assert sorted(heard.story) == told, "the same name with another uid is a delete and an add"

@@ -50,7 +50,7 @@ class Fields:
         for place, path in enumerate(self.paths):
             parent, _, name = path.rpartition(".")
             parents.setdefault(parent, []).append((place, name))
-        self._parents = [(attrgetter(parent), children) for parent, children in parents.items()]
+        self._parents = [(attrgetter(parent) if parent else _itself, found) for parent, found in parents.items()]
         self._pool: dict[Any, Any] = {}
 
     def read(self, item: Any) -> tuple[Any, ...]:
@@ -64,11 +64,14 @@ class Fields:
     def share(self, item: Any, values: tuple[Any, ...]) -> None:
         """Replaces the item's values by these equal ones."""
         for parent_of, children in self._parents:
-            parent = parent_of(item)
-            for place, name in children:
-                value = values[place]
-                if value:
-                    force_setattr(parent, name, value)
+            try:
+                parent = parent_of(item)
+                for place, name in children:
+                    value = values[place]
+                    if value:
+                        force_setattr(parent, name, value)
+            except AttributeError:  # absent, or a property that computes what it says: there is nothing to replace
+                continue
 
     def pooled(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Equal values that others use already."""
@@ -86,6 +89,10 @@ class Fields:
             return self._pool.setdefault(value, value)
         except TypeError:  # it cannot be hashed, so it stays as it is
             return value
+
+
+def _itself(item: Any) -> Any:
+    return item
 
 
 def _or_none(read: Callable[[Any], Any], item: Any) -> Any:
