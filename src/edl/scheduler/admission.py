@@ -10,6 +10,7 @@ A gang that failed fails again for every later job of the same needs in this cyc
 the verdict is remembered.
 """
 
+import math
 from collections.abc import Sequence
 
 from msgspec import structs
@@ -63,8 +64,9 @@ class Admission:
         cycle, key = self.cycle, unit.facts.key
         since = cycle.waiting.get(key)
         if since is None:
-            ran = unit.facts.started or unit.served > 0
-            since = cycle.memory.waiting.get(key, cycle.now if ran else unit.facts.created)
+            facts = unit.facts
+            unknown = facts.started or unit.served > 0 or facts.created == math.inf
+            since = cycle.memory.waiting.get(key, cycle.now if unknown else facts.created)
             cycle.waiting[key] = since
         return since
 

@@ -120,7 +120,9 @@ def _load_in_words(cycle: Cycle) -> str:
 
 def _promised_in_words(cycle: Cycle, lack: Lack) -> str:
     name = CPU if lack.placed == 0 else MEMORY
-    spare = max(0, cycle.board.spare_later[lack.placed])
+    spare, whole = max(0, cycle.board.spare_later[lack.placed]), cycle.board.capacity[lack.placed]
+    if lack.needed > whole:
+        return f"needs {show(name, lack.needed)} in all, usable nodes have {show(name, whole)}"
     return f"needs {show(name, lack.needed)} of limits, {show(name, spare)} is not promised yet"
 
 
