@@ -77,15 +77,12 @@ def _moment(text: str | None) -> float:
     from edl.api import timestamp
 
     try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        return timestamp.seconds(text)
-    except (ValueError, OverflowError) as error:
-        raise CommandError(
-            f"--now {text!r}: wants a time such as 2026-01-31T12:00:00Z, or seconds since 1970"
-        ) from error
+        seconds = float(text) if text.replace(".", "", 1).isdigit() else timestamp.seconds(text)
+        timestamp.text(seconds)
+    except (ValueError, OverflowError, OSError) as error:
+        wanted = "a time such as 2026-01-31T12:00:00Z, or seconds since 1970"
+        raise CommandError(f"--now {text!r}: wants {wanted}") from error
+    return seconds
 
 
 def _make(objects: "Objects", options: argparse.Namespace, now: float) -> int:

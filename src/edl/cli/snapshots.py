@@ -75,10 +75,14 @@ def _refuse_tricks(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"line {event.start_mark.line + 1} has an alias (*{event.anchor}); write it out")
+            raise ValueError(f"{_line(event)} has an alias (*{event.anchor}); write it out")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > _DEEPEST:
-                raise ValueError(f"line {event.start_mark.line + 1} is nested too deeply")
+                raise ValueError(f"{_line(event)} is nested too deeply")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+
+
+def _line(event: yaml.Event) -> str:
+    return f"line {event.start_mark.line + 1}" if event.start_mark is not None else "it"
