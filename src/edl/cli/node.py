@@ -22,6 +22,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    check_capacity(options)
+    labels = dict(_pair(word, "--label") for word in options.label)
+    taints = [_taint(word) for word in options.taint]
+    resources = resources_of(options.resource)
+
     import asyncio
     import logging
 
@@ -30,7 +35,6 @@ def run(options: argparse.Namespace) -> int:
     from edl.embedded.join import JoinSettings, join
     from edl.kube.errors import KubeError
 
-    check_capacity(options)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     name = options.name or socket.gethostname().lower()
     settings = JoinSettings(
@@ -40,9 +44,9 @@ def run(options: argparse.Namespace) -> int:
         cpu=options.cpu,
         memory=options.memory,
         gpu=options.gpu,
-        resources=resources_of(options.resource),
-        labels=dict(_pair(word, "--label") for word in options.label),
-        taints=[_taint(word) for word in options.taint],
+        resources=resources,
+        labels=labels,
+        taints=taints,
         sandbox=options.sandbox,
         working_dir=os.path.abspath(options.workdir or os.getcwd()),
     )

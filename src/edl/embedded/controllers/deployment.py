@@ -51,9 +51,11 @@ class Deployments:
             new = await self._keep_revision(wanted, new, sets)
         await self._resize(wanted, new, sets)
         await self._clean_up(wanted, new, sets)
-        now = self._clock()
-        status, again = status_of(wanted, new, sets, now=now)
-        await write_status(self._client, self._deployments, wanted, status)
+        fresh = self._deployments.get(key)
+        if fresh is None or fresh.metadata.uid != wanted.metadata.uid:
+            return None
+        status, again = status_of(fresh, new, sets, now=self._clock())
+        await write_status(self._client, self._deployments, fresh, status)
         return again
 
     async def _create(self, wanted: Deployment, sets: list[ReplicaSet]) -> ReplicaSet:
@@ -101,8 +103,11 @@ class Deployments:
 
     async def _note_revision(self, wanted: Deployment, revision: str) -> None:
         if wanted.metadata.annotations.get(REVISION) != revision:
-            patch = {"metadata": {"annotations": {REVISION: revision}}}
-            await self._client.patch(DEPLOYMENTS, wanted.metadata.name, patch, namespace=wanted.metadata.namespace)
+            patch = {"metadata": {"uid": wanted.metadata.uid, "annotations": {REVISION: revision}}}
+            noted = await self._client.patch(
+                DEPLOYMENTS, wanted.metadata.name, patch, namespace=wanted.metadata.namespace
+            )
+            await self._deployments.wait_seen(noted["metadata"]["resourceVersion"])
 
     async def _resize(self, wanted: Deployment, new: ReplicaSet | None, sets: list[ReplicaSet]) -> None:
         old = [one for one in sorted(sets, key=_age) if new is None or one.metadata.uid != new.metadata.uid]

@@ -115,6 +115,10 @@ class ServiceDirectory:
     def variables(self, namespace: str) -> Mapping[str, str]:
         return self._variables.get(namespace, EMPTY)
 
+    def forwarded(self) -> Iterable[Target]:
+        """Where connections to services are accepted."""
+        return self._forwarder.places
+
     async def _follow(self) -> None:
         loop = asyncio.get_running_loop()
         while True:

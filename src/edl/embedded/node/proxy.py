@@ -7,7 +7,7 @@ connection. Services without an address of their own (headless) need none of thi
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,11 @@ class Forwarder:
         self._turns: dict[Target, int] = {}
         self._servers: dict[Target, asyncio.Server] = {}
         self._connections: set[asyncio.Task[None]] = set()
+        self._forbidden: set[Target] = set()
+
+    @property
+    def places(self) -> Iterable[Target]:
+        return self._servers.keys()
 
     async def reconcile(self, wanted: Mapping[Target, Sequence[Target]]) -> bool:
         """Listen exactly where wanted; False if some address could not be had and should be tried again."""
@@ -40,6 +45,13 @@ class Forwarder:
         address, port = place
         try:
             self._servers[place] = await asyncio.start_server(lambda r, w: self._accept(place, r, w), address, port)
+        except PermissionError:
+            if place not in self._forbidden:
+                self._forbidden.add(place)
+                log.warning(
+                    "the service port %s:%d needs root here (ports below 1024): use a higher one", address, port
+                )
+            return True
         except OSError as error:
             log.debug("%s:%d is not ours to listen on: %s", address, port, error)
             return False

@@ -137,9 +137,19 @@ class Api:
             answer = openapi.answer(self.core.registry, request.path, request.accept)
         if answer is not None:
             return answer
-        if request.path.startswith(("/api/", "/apis/")):
+        if _is_builtin(self.core, request.path):
             raise status.no_such_resource()
         return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
+
+
+def _is_builtin(core: Core, path: str) -> bool:
+    """Below a built-in group a wrong path gets a Status, elsewhere plain text: two servers are joined in a real one."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api":
+        return len(parts) > 1
+    group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
+    known = [entry for entry in core.registry if entry.group == group] if group else []
+    return bool(known) and known[0].custom is None
 
 
 _ACTIONS: dict[str, Callable[[Core, Call], Awaitable[Answer]]] = {
@@ -154,10 +164,8 @@ def _verb(call: Call) -> str:
     verb = _VERBS.get(call.method)
     if verb is None:
         raise status.method_not_allowed()
-    if verb == "get" and not call.subresource:
-        if call.query.flag("watch"):
-            return "watch"
-        return "get" if call.name else "list"
+    if verb == "get" and not call.subresource and not call.name:
+        return "watch" if call.query.flag("watch") else "list"
     if verb == "delete" and not call.name:
         return "deletecollection"
     return verb
@@ -178,7 +186,8 @@ def _check_verb(verb: str, call: Call) -> None:
 def _forbidden(user: User, verb: str, call: Call) -> status.ApiError:
     """RBAC is not enforced: who has a credential may do everything, who has none nothing."""
     resource = call.resource
-    where = f' in the namespace "{call.namespace}"' if call.namespace else " at the cluster scope"
+    namespace = call.namespace or (call.name if resource.storage == "/namespaces" else "")
+    where = f' in the namespace "{namespace}"' if namespace else " at the cluster scope"
     path = f"{resource.plural}/{call.subresource}" if call.subresource else resource.plural
     why = f'User "{user.name}" cannot {verb} resource "{path}" in API group "{resource.group}"{where}'
     if call.name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from edl.embedded.server import status
@@ -19,10 +20,9 @@ from edl.embedded.server.fieldset import (
     of_applied,
     show,
     union,
-    without,
 )
 from edl.embedded.server.managed import Manager, Ownership, ownable
-from edl.embedded.server.types import ListOf, Type
+from edl.embedded.server.types import ListOf, Scalar, Struct, Type
 
 BEFORE_FIRST = "before-first-apply"
 
@@ -37,7 +37,10 @@ def apply(
         _adopt(kind, live, ownership, manager, now)
     before = dict(ownership.fields)
     config = {key: value for key, value in config.items() if key not in ignored}
-    wanted = without(of_applied(kind, ownable(config)), ("f:apiVersion",), ("f:kind",))
+    declared = ownable(config)
+    if not declared["metadata"]:
+        del declared["metadata"]
+    wanted = of_applied(kind, declared)
     _check_duplicates(kind, config, "")
     merged: Object = merge(kind, live, config)
     last = ownership.fields.get(manager, {})
@@ -47,10 +50,12 @@ def apply(
         owned = union(owned, fields)
     merged = dict(prune(kind, merged, last, owned))
     _settle_conflicts(kind, live, merged, ownership, manager, force)
-    if ownable(merged) == ownable(live) and ownership.fields == before:
+    unchanged = ownable(merged) == ownable(live)
+    if unchanged and ownership.fields == before:
         return live
     ownership.fields = {who: fields for who, fields in ownership.fields.items() if fields}
-    ownership.times[manager] = now
+    if not unchanged:  # who joins the owners of what is there already is not dated
+        ownership.times[manager] = now
     merged["metadata"] = {**merged["metadata"], "managedFields": ownership.entries()}
     return merged
 
@@ -188,3 +193,31 @@ def _check_duplicates(kind: Type, value: Any, path: str) -> None:
 
 def _unmergeable(why: str) -> status.ApiError:
     return status.ApiError(500, "", f"failed to create typed patch object: {why}")
+
+
+def refuse_undeclared(kind: Type, config: Object, what: str) -> None:
+    """Apply takes no field that the type does not declare, whatever the client thinks of validation."""
+    found = list(_undeclared(kind, config, ""))
+    if found:
+        texts = [f"{path}: field not declared in schema" for path in found]
+        listed = texts[0] if len(texts) == 1 else "errors:\n  " + "\n  ".join(texts)
+        raise status.ApiError(500, "", f"failed to create typed patch object ({what}): {listed}")
+
+
+def _undeclared(kind: Type, value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            below, declared = child_type(kind, key)
+            if (
+                not declared
+                and isinstance(kind, Struct)
+                and not kind.open
+                and (path or key not in ("kind", "apiVersion"))
+            ):
+                yield f"{path}.{key}"
+            elif not isinstance(below, Scalar):
+                yield from _undeclared(below, item, f"{path}.{key}")
+    elif isinstance(value, list) and isinstance(kind, ListOf):
+        for index, item in enumerate(value):
+            element = element_of(kind, item) if kind.keys else None
+            yield from _undeclared(kind.item, item, path + (show((element,)) if element else f"[{index}]"))

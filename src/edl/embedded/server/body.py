@@ -15,7 +15,7 @@ from edl.embedded.server.settle import MismatchError, Outcome, settler
 from edl.embedded.server.types import Struct, builtin_types
 
 ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
-_MODES = ("", "Ignore", "Warn", "Strict")
+_MODES = ("", "Ignore", "Strict", "Warn")
 _HEADER = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 
@@ -116,13 +116,17 @@ def check_kind(call: Call, obj: Object) -> None:
             f"the API version in the data ({api_version}) does not match the expected API version "
             f"({resource.api_version})"
         )
+    if kind != resource.kind and resource.custom is not None:
+        cause = causes.invalid("kind", kind, f"must be {resource.kind}")
+        name = (obj.get("metadata") or {}).get("name", "")
+        raise status.invalid(resource.group, str(kind), name, [cause])
     if kind != resource.kind:
         why = f"converting (v1.{kind}) to (core.{resource.kind}): unknown conversion"
         raise status.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {why}')
     obj["kind"], obj["apiVersion"] = kind, api_version
 
 
-def settle(call: Call, obj: Object, document: bytes) -> list[str]:
+def settle(call: Call, obj: Object, document: bytes, *, patched: bool = False) -> list[str]:
     """Give the object its type's form; the result names unknown and duplicate fields of `document`."""
     resource, mode = call.resource, _mode(call)
     kind, api_version = obj.pop("kind"), obj.pop("apiVersion")
@@ -136,10 +140,14 @@ def settle(call: Call, obj: Object, document: bytes) -> list[str]:
             if outcome.unknown and mode != "Ignore":
                 found = fields.problems(document, resource.type) if document[:1] == b"{" else ["unknown field"]
     except MismatchError as mismatch:
+        if patched:
+            raise status.invalid("", "", "", [causes.invalid("patch", document.decode(), str(mismatch))]) from None
         text = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {mismatch}'
         raise status.bad_request(text) from None
     obj["kind"], obj["apiVersion"] = kind, api_version
-    if mode != "Ignore" and not found and _repeats(document, obj):
+    if mode == "Ignore":
+        return []
+    if not found and _repeats(document):
         found = [text for text in fields.problems(document, resource.type) if text.startswith("duplicate")]
     return found
 
@@ -149,14 +157,14 @@ def _settle_custom(resource: Resource, obj: Object) -> list[str]:
     meta = obj.setdefault("metadata", {})
     unknown = set(meta) - set(_METADATA.fields) if isinstance(meta, dict) else set()
     settler(_METADATA)(meta, outcome)
-    dropped = [f"metadata.{name}" for name in sorted(unknown)] + resource.custom.prune(obj)
-    return [f'unknown field "{path}"' for path in dropped]
+    dropped = [f"metadata.{name}" for name in unknown] + resource.custom.prune(obj)
+    return [f'unknown field "{path}"' for path in sorted(dropped)]
 
 
 _METADATA = builtin_types()["meta.ObjectMeta"]
 
 
-def _repeats(document: bytes, obj: Object) -> bool:
+def _repeats(document: bytes) -> bool:
     """Whether the JSON names some field of an object twice. Cheap and only ever too cautious: the number of keys is
     compared with that of the decoded document, and only if it differs is the document walked."""
     if document[:1] != b"{":

@@ -102,11 +102,12 @@ class Call:
     @property
     def dry_run(self) -> bool:
         values = self.query.all("dryRun")
-        if values and any(value != "All" for value in values):
-            shown = ", ".join(f'"{value}"' for value in values)
-            raise status.bad_request(
-                f'Invalid value: {shown}: dryRun: Unsupported value: {shown}: supported values: "All"'
-            )
+        if any(value != "All" for value in values):
+            shown = ",".join(f'"{value}"' for value in values)
+            text = f'Unsupported value: [{shown}]: supported values: "All"'
+            options = {"POST": "CreateOptions", "PUT": "UpdateOptions", "DELETE": "DeleteOptions"}.get(self.method)
+            cause = status.Cause("FieldValueNotSupported", text, "dryRun")
+            raise status.invalid("meta.k8s.io", options or "PatchOptions", "", [cause])
         return bool(values)
 
     def not_found(self, name: str | None = None) -> status.ApiError:
@@ -123,8 +124,7 @@ class Answer:
 
 
 def split_path(path: str) -> list[str]:
-    parts = path.strip("/").split("/")
-    return [unquote(part) for part in parts] if "%" in path else parts
+    return (unquote(path) if "%" in path else path).strip("/").split("/")
 
 
 def resolve(registry: Registry, path: str) -> tuple[Resource, str, str, str] | None:

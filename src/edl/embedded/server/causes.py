@@ -39,7 +39,7 @@ def too_long(field: str, limit: int) -> Cause:
 
 
 def unsupported(field: str, value: Any, supported: Iterable[str]) -> Cause:
-    listed = ", ".join(f'"{name}"' for name in sorted(supported))
+    listed = ", ".join(f'"{name}"' for name in supported)
     return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {listed}", field)
 
 

@@ -18,6 +18,7 @@ _TO_NEW = {
     "count": "deprecatedCount",
     "reportingComponent": "reportingController",
 }
+_OMITTED = ("reportingController", "reportingInstance")
 _TO_CORE = {new: old for old, new in _TO_NEW.items()}
 
 
@@ -29,7 +30,7 @@ def outgoing(resource: Resource, body: bytes) -> bytes:
     """A stored body as this resource's version shows it."""
     if not needed(resource):
         return body
-    return msgspec.json.encode(_renamed(msgspec.json.decode(body), _TO_NEW))
+    return msgspec.json.encode(shown(resource, msgspec.json.decode(body)))
 
 
 def incoming(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +40,10 @@ def incoming(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
 
 def shown(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
     """A stored object, decoded, as a patch of this resource's version expects it."""
-    return _renamed(obj, _TO_NEW) if needed(resource) else obj
+    if not needed(resource):
+        return obj
+    renamed = _renamed(obj, _TO_NEW)
+    return {key: value for key, value in renamed.items() if value or key not in _OMITTED}
 
 
 def _renamed(obj: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:

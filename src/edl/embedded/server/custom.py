@@ -43,6 +43,7 @@ class CustomVersion:
             prepare_create=self._prepare_create,
             validate=lambda obj: self._validate(obj, None),
             validate_update=self._validate,
+            validate_status=self._validate_status,
             generation=True,
             has_status=self.has_status,
             unconditional=False,
@@ -55,26 +56,33 @@ class CustomVersion:
         if self.has_status:
             obj.pop("status", None)
 
+    def _validate_status(self, obj: Object) -> list[Cause]:
+        shape = (self.schema.get("properties") or {}).get("status")
+        if shape is None or "status" not in obj:
+            return []
+        inner = schemarules.check(obj["status"], shape)
+        found = [Cause(cause.reason, cause.message, f"status.{cause.field}") for cause in inner]
+        return found + (self._check_count(obj, self.scale["statusReplicasPath"]) if self.scale is not None else [])
+
     def _validate(self, obj: Object, old: Object | None) -> list[Cause]:
         found = [*schemarules.check(obj, self.schema), *self._check_scale(obj)]
         return found or self._further(self._group, self._kind_name, obj, old)
 
     def _check_scale(self, obj: Object) -> list[Cause]:
-        """Paths of the scale subresource must hold numbers, whatever the schema says."""
-        if self.scale is None:
-            return []
-        path = self.scale["specReplicasPath"]
+        return self._check_count(obj, self.scale["specReplicasPath"]) if self.scale is not None else []
+
+    def _check_count(self, obj: Object, path: str) -> list[Cause]:
+        """Paths of the scale subresource must hold counts, whatever the schema says."""
         value: Any = obj
         for name in path.strip(".").split("."):
             value = value.get(name) if isinstance(value, dict) else None
-        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-            if value is not None and value < 0:
-                return [causes.invalid(path, value, "should be a non-negative integer")]
+        if value is None:
             return []
+        if isinstance(value, int) and not isinstance(value, bool):
+            return [causes.invalid(path, value, "should be a non-negative integer")] if value < 0 else []
         go = {str: "string", float: "float64", bool: "bool", dict: "map[string]interface {}", list: "[]interface {}"}
-        return [
-            causes.invalid(path, 0, f"{path} accessor error: {value} is of the type {go[type(value)]}, expected int64")
-        ]
+        text = f"{path} accessor error: {value} is of the type {go[type(value)]}, expected int64"
+        return [causes.invalid(path, 0, text)]
 
 
 _GET_WRITE = ("get", "patch", "update")

@@ -16,7 +16,7 @@ from edl.embedded.server.store import Entry
 from edl.embedded.server.types import builtin_types
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-_POLICIES = ("Background", "Foreground", "Orphan")
+_POLICIES = ("Foreground", "Background", "Orphan")
 
 
 class Preconditions(msgspec.Struct):
@@ -41,7 +41,10 @@ def parse_options(call: Call) -> DeleteOptions:
     )
     if call.body:
         try:
-            options = msgspec.convert(body.parse(call, builtin_types()["meta.DeleteOptions"]), DeleteOptions)
+            given = body.parse(call, builtin_types()["meta.DeleteOptions"])
+            if given.get("kind", "DeleteOptions") != "DeleteOptions":
+                raise status.bad_request("decoded object cannot be converted to DeleteOptions")
+            options = msgspec.convert(given, DeleteOptions)
         except msgspec.ValidationError as error:
             raise status.bad_request(f"DeleteOptions: {error}") from None
     check_options(options)
@@ -51,10 +54,12 @@ def parse_options(call: Call) -> DeleteOptions:
 def check_options(options: DeleteOptions) -> None:
     cause = None
     if options.propagationPolicy and options.orphanDependents is not None:
-        text = 'Invalid value: "": orphanDependents and deletionPropagation cannot be both set'
+        text = (
+            f'Invalid value: "{options.propagationPolicy}": orphanDependents and deletionPropagation cannot be both set'
+        )
         cause = status.Cause("FieldValueInvalid", text, "propagationPolicy")
     elif options.propagationPolicy and options.propagationPolicy not in _POLICIES:
-        listed = ", ".join(f'"{policy}"' for policy in (*sorted(_POLICIES), "nil"))
+        listed = ", ".join(f'"{policy}"' for policy in (*_POLICIES, "nil"))
         text = f'Unsupported value: "{options.propagationPolicy}": supported values: {listed}'
         cause = status.Cause("FieldValueNotSupported", text, "propagationPolicy")
     if cause is not None:
@@ -102,11 +107,15 @@ def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOptions) -
     held = bool(meta.get("finalizers")) or _is_held_namespace(call, obj)
     if held or grace:
         _mark(core, meta, grace or 0)
+        if call.resource.storage == "/namespaces":
+            del meta["deletionGracePeriodSeconds"]
         if obj == old:
             return entry, False
         return (core.preview(obj) if _dry(call, options) else core.put(call.resource, obj)), False
-    if grace is not None:
+    if grace is not None or call.resource.storage == "/namespaces":
         _mark(core, meta, 0)
+        if grace is None:
+            del meta["deletionGracePeriodSeconds"]
     if _dry(call, options):
         return core.preview(obj), True
     entry = core.remove(call.resource, obj)
@@ -183,11 +192,10 @@ def _check_preconditions(call: Call, meta: Object, options: DeleteOptions) -> No
         return
     why = ""
     if wanted.uid is not None and wanted.uid != meta["uid"]:
-        why = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {meta['uid']}"
+        pair = f"({wanted.uid}) does not match the UID in record ({meta['uid']})"
+        why = f"the UID in the precondition {pair}. The object might have been deleted and then recreated"
     elif wanted.resourceVersion is not None and wanted.resourceVersion != meta["resourceVersion"]:
-        why = (
-            f"Precondition failed: ResourceVersion in precondition: {wanted.resourceVersion}, "
-            f"ResourceVersion in object meta: {meta['resourceVersion']}"
-        )
+        pair = f"({wanted.resourceVersion}) does not match the ResourceVersion in record ({meta['resourceVersion']})"
+        why = f"the ResourceVersion in the precondition {pair}. The object might have been modified"
     if why:
-        raise status.conflict(resource.group, resource.plural, meta["name"], why)
+        raise status.conflict(resource.group, resource.kind, meta["name"], why)

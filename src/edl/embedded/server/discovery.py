@@ -124,10 +124,17 @@ def _group_discovery(registry: Registry, name: str) -> dict[str, Any]:
     return {"metadata": {**meta, "creationTimestamp": None}, "versions": versions}
 
 
+def _response_kind(resource: Resource, group: str, version: str, kind: str) -> dict[str, str]:
+    """Built-in resources leave group and version empty where they are the document's own; custom ones name them."""
+    if resource.custom is not None and not version:
+        group, version = resource.group, resource.version
+    return {"group": group, "version": version, "kind": kind}
+
+
 def _resource_discovery(resource: Resource) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "resource": resource.plural,
-        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "responseKind": _response_kind(resource, "", "", resource.kind),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
@@ -140,11 +147,7 @@ def _resource_discovery(resource: Resource) -> dict[str, Any]:
         entry["subresources"] = [
             {
                 "subresource": sub.name,
-                "responseKind": {
-                    "group": sub.group if sub.version else resource.group,
-                    "version": sub.version or resource.version,
-                    "kind": sub.kind,
-                },
+                "responseKind": _response_kind(resource, sub.group, sub.version, sub.kind),
                 "verbs": list(sub.verbs),
             }
             for sub in resource.subresources

@@ -28,7 +28,7 @@ LABEL_1035_RULE = (
     "character, and end with an alphanumeric character "
     "(e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
-_STYLES = {"/namespaces": "label", "/services": "label1035"}
+_LABELS = frozenset({"/namespaces", "/services"})
 _PATH_NAMED = "rbac.authorization.k8s.io/"
 
 
@@ -45,12 +45,11 @@ def check(storage: str, name: str, field: str = "metadata.name") -> list[Cause]:
 def problems(storage: str, name: str) -> list[str]:
     if storage.startswith(_PATH_NAMED):
         return path_problems(name)
-    style = _STYLES.get(storage, "subdomain")
-    if style == "label":
-        return label_problems(name)
-    if style == "label1035":
-        return label_1035_problems(name)
-    return subdomain_problems(name)
+    if storage not in _LABELS:
+        return subdomain_problems(name)
+    if "." in name:
+        return ["must not contain dots"]
+    return [problem.replace("63 bytes", "63 characters") for problem in label_problems(name)]
 
 
 def subdomain_problems(name: str) -> list[str]:
@@ -85,6 +84,14 @@ _VALUE_RULE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+QUALIFIED_RULE = (
+    "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. "
+    "'example.com/MyName')"
 )
 
 

@@ -72,7 +72,7 @@ class NodeProxy:
     async def _logs(self, http: web.BaseRequest, call: Call, pod: Object) -> web.StreamResponse:
         container = _container(call, pod)
         if not pod["spec"].get("nodeName"):
-            return web.Response(status=200, content_type="text/plain")
+            return web.Response(status=204)
         given = {name: call.query.get(name) for name in _LOG_PARAMETERS if name in call.query}
         url = self._url(pod, f"/containerLogs/{_place(call)}/{quote(container)}", urlencode(given))
         try:
@@ -139,10 +139,10 @@ def _container(call: Call, pod: Object) -> str:
     default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
     if default in everyone and call.subresource == "log":
         return str(default)
-    running = " ".join(container["name"] for container in spec["containers"])
-    initial = " ".join(container["name"] for container in spec.get("initContainers") or ())
-    text = f"a container name must be specified for pod {name}, choose one of: [{running}]"
-    raise status.bad_request(text + (f" or one of the init containers: [{initial}]" if initial else ""))
+    listed = " ".join(
+        container["name"] for kind in ("initContainers", "containers") for container in spec.get(kind) or ()
+    )
+    raise status.bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
 
 
 def _command_query(call: Call) -> str:

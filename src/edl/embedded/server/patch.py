@@ -59,18 +59,18 @@ def json_patch(target: Object, body: bytes) -> Object:
     return result
 
 
-def decode_merge(body: bytes) -> Object:
-    decoded = _decode(body)
+def decode_merge(body: bytes, *, prefix: str = "error decoding patch: ") -> Object:
+    decoded = _decode(body, prefix)
     if not isinstance(decoded, dict):
         word = {list: "array", str: "string", bool: "bool"}.get(type(decoded), "number")
-        text = f"error decoding patch: json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
-        raise status.bad_request(text)
+        text = f"json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
+        raise status.bad_request(prefix + text)
     return decoded
 
 
-def _decode(body: bytes) -> Any:
+def _decode(body: bytes, prefix: str = "error decoding patch: ") -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         text = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
-        raise status.bad_request(f"error decoding patch: {text}") from None
+        raise status.bad_request(prefix + text) from None

@@ -23,13 +23,11 @@ async def bind(core: Core, call: Call) -> Answer:
     assert pods is not None
     name = call.name if call.subresource else binding["metadata"].get("name", "")
     node = binding["target"].get("name", "")
-    if binding["target"].get("kind") not in (None, "", "Node") or not node:
-        cause = (
-            causes.required("target.name")
-            if not node
-            else causes.unsupported("target.kind", binding["target"]["kind"], ("Node", "<empty>"))
-        )
-        raise status.invalid("", "Binding", name, [cause])
+    kind = binding["target"].get("kind") or "Node"
+    if kind != "Node":
+        raise status.ApiError(500, "", str(causes.unsupported("target.kind", kind, ("Node", "<empty>"))))
+    if not node:
+        raise status.ApiError(500, "", "target.name: Required value")
     bound = Call(call.method, call.path, call.query, pods, call.namespace, name, "binding", user_agent=call.user_agent)
     write.edit(core, bound, lambda pod: _assign(core, binding, pod, node))
     await core.store.committed()
@@ -62,8 +60,7 @@ def set_condition(pod: Object, condition: Object, now: str) -> None:
     before = next((have for have in conditions if have["type"] == condition["type"]), None)
     changed = before is None or before["status"] != condition["status"]
     when = now if changed or before is None else before.get("lastTransitionTime")
-    observed = {"observedGeneration": pod["metadata"].get("generation", 1)}
-    fresh = {**condition, **observed, "lastProbeTime": None, "lastTransitionTime": when}
+    fresh = {**condition, "lastProbeTime": None, "lastTransitionTime": when}
     if before is None:
         conditions.append(fresh)
     else:
@@ -136,14 +133,12 @@ async def resize(core: Core, call: Call) -> Answer:
 
 
 def _resized(call: Call, new: Object, old: Object) -> Object:
-    """The pod with only its containers' resources changed; everything else of `new` is refused or ignored."""
+    """The pod with only its containers' resources changed; whatever else `new` changes is ignored."""
     result = copy.deepcopy(old)
     before = {container["name"]: container for container in _containers(result)}
     for container in _containers(new):
         if container["name"] in before:
             before[container["name"]]["resources"] = container["resources"]
-    if result["spec"] != new["spec"]:
-        _refuse(call, "only cpu and memory resources are mutable")
     for container, was in zip(_containers(result), _containers(old), strict=True):
         for field in ("requests", "limits"):
             after, earlier = container["resources"].get(field) or {}, was["resources"].get(field) or {}

@@ -73,6 +73,13 @@ def _decimal(value: Fraction, *, exponential: bool) -> str:
     return f"{mantissa}{_SUFFIX[exponent]}"
 
 
+def like(example: str, value: Fraction) -> str:
+    """A computed value in the spelling of an example: binary suffixes stay binary."""
+    if _split(example)[1] in _BINARY and abs(value) >= 1024 and value.denominator == 1:
+        return _binary(int(value))
+    return _decimal(value, exponential=False)
+
+
 def render(value: Fraction) -> str:
     """A computed value in canonical spelling, decimal."""
     return _decimal(value, exponential=False)

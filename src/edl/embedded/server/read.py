@@ -56,12 +56,10 @@ def list_objects(store: Store, call: Call) -> Answer:
 def watch(store: Store, call: Call) -> Watch:
     rendering = renderer(call, many=True)
     selector = selectors.parse(call.resource, call.query.get("labelSelector"), call.query.get("fieldSelector"))
-    if call.name:  # a watch of one object by its path
-        selector = Selector(selector.labels, (*selector.fields, ("metadata.name", call.name, True)))
     seconds = call.query.number("timeoutSeconds") or random.uniform(1800, 3600)
     initial = call.query.get("sendInitialEvents")
     _check_watch(call, initial)
-    version = _version(call)
+    version = _version(call, watching=True)
     from_state = initial == "true" or (initial != "false" and version == 0)
     return Watch(
         store=store,
@@ -90,12 +88,11 @@ def _options_error(call: Call, cause: status.Cause) -> status.ApiError:
     return status.invalid("meta.k8s.io", "ListOptions", "", [cause])
 
 
-def _version(call: Call) -> int:
+def _version(call: Call, *, watching: bool = False) -> int:
     text = call.query.get("resourceVersion")
     if text and not text.isdigit():
-        raise status.bad_request(
-            f'invalid resource version "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        )
+        why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise status.ApiError(500, "", why) if watching else status.bad_request(f"invalid resource version: {why}")
     return int(text or 0)
 
 
@@ -113,6 +110,11 @@ class _Page(msgspec.Struct):
         limit = max(query.number("limit") or 0, 0)
         version, match, token = query.get("resourceVersion"), query.get("resourceVersionMatch"), query.get("continue")
         _check_match(call, version, match, token)
+        if "sendInitialEvents" in query:
+            cause = status.Cause(
+                "FieldValueForbidden", "Forbidden: sendInitialEvents is forbidden for list", "sendInitialEvents"
+            )
+            raise _options_error(call, cause)
         if token:
             rv, after = decode_continue(token)
             if rv < store.compacted:
@@ -178,14 +180,16 @@ def encode_continue(rv: int, last: Key) -> str:
 
 
 def decode_continue(token: str) -> tuple[int, Key]:
+    raw = b""
     try:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         decoded = msgspec.json.decode(raw, type=_Token)
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise status.bad_request(f"continue key is not valid: {error}") from None
+    except (ValueError, msgspec.MsgspecError):
+        first = raw[:1].decode(errors="replace") if raw else ""
+        why = f"invalid character '{first}' looking for beginning of value" if first else "unexpected end of JSON input"
+        raise status.bad_request(f"invalid continue token: continue key is not valid: {why}") from None
     if not decoded.start.endswith("\0") or decoded.rv == 0:
-        raise status.bad_request(
-            "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)"
-        )
+        why = "incorrect encoded start resourceVersion (version meta.k8s.io/v1)"
+        raise status.bad_request(f"invalid continue token: continue key is not valid: {why}")
     namespace, _, name = decoded.start.rstrip("\0").rpartition("/")
     return decoded.rv, (namespace, name)

@@ -15,7 +15,7 @@ from edl.embedded.server import conversion
 from edl.embedded.server.media import Form
 from edl.embedded.server.registry import Resource
 from edl.embedded.server.store import Entry
-from edl.embedded.server.table import Columns
+from edl.embedded.server.table import PLAIN, Columns
 
 OBJECT_SHAPES = ("Table", "PartialObjectMetadata")
 LIST_SHAPES = ("Table", "PartialObjectMetadataList", "PartialObjectMetadata")
@@ -135,7 +135,9 @@ class Renderer:
                 row["conditions"] = [_ENDED[body["status"]["phase"]]]
             if self._include == "Object":
                 row["object"] = body
-            elif self._include != "None":
+            elif self._include == "None":
+                row["object"] = None
+            else:
                 row["object"] = {
                     "kind": "PartialObjectMetadata",
                     "apiVersion": self._meta_version,
@@ -144,7 +146,7 @@ class Renderer:
             rows.append(row)
         definitions = self._columns.definitions() if columns else None
         head = {"kind": "Table", "apiVersion": self._meta_version, "metadata": meta}
-        return {**head, "columnDefinitions": definitions, "rows": rows or None}
+        return {**head, "columnDefinitions": definitions, "rows": rows or ([] if self._columns is not PLAIN else None)}
 
     def _finish(self, value: dict[str, Any]) -> bytes:
         return self._plain(encode(value))

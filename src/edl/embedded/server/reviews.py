@@ -63,7 +63,7 @@ async def issue_token(core: Core, call: Call, tokens: Tokens) -> Answer:
     if seconds < 600:
         text = "Invalid value: " + str(seconds) + ": may not specify a duration less than 10 minutes"
         cause = status.Cause("FieldValueInvalid", text, "spec.expirationSeconds")
-        raise status.invalid("authentication.k8s.io", "TokenRequest", call.name, [cause])
+        raise status.invalid("authentication.k8s.io", "TokenRequest", "", [cause])
     token = tokens.issue(account["metadata"], int(core.clock()) + seconds, request["spec"])
     spec = {
         **request["spec"],

@@ -74,7 +74,7 @@ def _change(core: Core, call: Call) -> Entry:
     def transform(present: Object) -> Object:
         scale = _wanted(call, scale_of(call, present))
         size = scale.get("spec", {}).get("replicas", 0)
-        if size < 0:
+        if size < 0 and call.resource.custom is None:
             cause = causes.invalid("spec.replicas", size, "must be greater than or equal to 0")
             raise status.invalid("autoscaling", "Scale", call.name, [cause])
         _set(present, _paths(call)[0], size)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from edl.embedded.server import status
+from edl.embedded.server import names, status
 from edl.embedded.server.registry import Resource
 from edl.embedded.server.store import Entry
 
@@ -19,13 +19,13 @@ Test = Callable[[Labels], bool]
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
-_DNS = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z")
 _SPECIAL = frozenset("=!<>(),") | {"==", "!="}
 
 _META = ("metadata.name", "metadata.namespace")
 _FIELDS: dict[str, tuple[str, ...]] = {
     "/pods": (
         "spec.nodeName",
+        "spec.host",
         "spec.restartPolicy",
         "spec.schedulerName",
         "spec.serviceAccountName",
@@ -115,7 +115,7 @@ EVERYTHING = Selector()
 def parse(resource: Resource, labels: str, fields: str) -> Selector:
     if not labels and not fields:
         return EVERYTHING
-    return Selector(parse_labels(labels), _parse_fields(resource, labels, fields))
+    return Selector(parse_labels(labels), _parse_fields(resource, fields))
 
 
 @lru_cache(maxsize=256)
@@ -124,15 +124,22 @@ def parse_labels(text: str) -> tuple[Test, ...]:
     tests: list[Test] = []
     position = 0
     while position < len(tokens):
+        if tokens[position] != "!" and tokens[position] in _SPECIAL:
+            raise status.bad_request(f"found '{tokens[position]}', expected: !, identifier, or 'end of string'")
         test, position = _requirement(tokens, position)
         tests.append(test)
         if position < len(tokens):
-            if tokens[position] != ",":
-                raise _unparsable(f"found '{tokens[position]}', expected: ',' or 'end of string'")
-            position += 1
-            if position == len(tokens):
-                raise _unparsable("found '', expected: identifier after ','")
+            position = _after_comma(tokens, position)
     return tuple(tests)
+
+
+def _after_comma(tokens: list[str], at: int) -> int:
+    if tokens[at] != ",":
+        raise status.bad_request(f"found '{tokens[at]}', expected: ',' or 'end of string'")
+    following = tokens[at + 1] if at + 1 < len(tokens) else ""
+    if not following or (following != "!" and following in _SPECIAL):
+        raise status.bad_request(f"found '{following}', expected: identifier after ','")
+    return at + 1
 
 
 def _requirement(tokens: list[str], at: int) -> tuple[Test, int]:
@@ -151,7 +158,7 @@ def _requirement(tokens: list[str], at: int) -> tuple[Test, int]:
         return (lambda labels: labels.get(key) not in values), at
     if operator not in ("=", "==", "!=", ">", "<"):
         raise _unparsable(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
-    value, at = _value(tokens, at + 1)
+    value, at = _value(tokens, at + 1, key)
     return _comparison(key, operator, value), at
 
 
@@ -161,7 +168,8 @@ def _comparison(key: str, operator: str, value: str) -> Test:
     if operator in ("=", "=="):
         return lambda labels: labels.get(key) == value
     if not value.lstrip("-").isdigit():
-        raise _unparsable(f"for 'Gt', 'Lt' operators, the value must be an integer: {value!r}")
+        rule = "for 'Gt', 'Lt' operators, the value must be an integer"
+        raise _unparsable(f'values[0]: Invalid value: "{value}": {rule}')
     bound, greater = int(value), operator == ">"
 
     def compare(labels: Labels) -> bool:
@@ -181,24 +189,20 @@ def _key(tokens: list[str], at: int) -> str:
             if token
             else "found '', expected: identifier"
         )
-    prefix, _, name = token.rpartition("/")
-    if not _NAME.match(name) or ("/" in token and not _DNS.match(prefix)):
-        raise _unparsable(
-            f"<nil>: Invalid value: \"{token}\": name part must consist of alphanumeric characters, '-', '_' or "
-            "'.', and must start and end with an "
-            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-        )
+    problems = names.label_key_problems(token) if token.count("/") < 2 else [names.QUALIFIED_RULE]
+    if problems:
+        raise _unparsable(f'<nil>: Invalid value: "{token}": {problems[0]}')
     return token
 
 
-def _value(tokens: list[str], at: int) -> tuple[str, int]:
+def _value(tokens: list[str], at: int, key: str) -> tuple[str, int]:
     if at >= len(tokens) or tokens[at] == ",":
         return "", at
     if tokens[at] in _SPECIAL:
         raise _unparsable(f"found '{tokens[at]}', expected: identifier")
     if not _NAME.match(tokens[at]):
-        raise _unparsable(f'invalid label value: "{tokens[at]}"')
+        problem = names.label_value_problems(tokens[at])[0]
+        raise _unparsable(f'values[0][{key}]: Invalid value: "{tokens[at]}": {problem}')
     return tokens[at], at + 1
 
 
@@ -212,7 +216,7 @@ def _set(tokens: list[str], at: int) -> tuple[frozenset[str], int]:
             values.append(tokens[at])
         at += 1
     if at >= len(tokens):
-        raise _unparsable("found '', expected: ',', or ')'")
+        raise _unparsable("found '', expected: ',' or ')'")
     return frozenset(values), at + 1
 
 
@@ -220,14 +224,14 @@ def _unparsable(why: str) -> status.ApiError:
     return status.bad_request(f"unable to parse requirement: {why}")
 
 
-def _parse_fields(resource: Resource, labels: str, text: str) -> tuple[tuple[str, str, bool], ...]:
+def _parse_fields(resource: Resource, text: str) -> tuple[tuple[str, str, bool], ...]:
     terms: list[tuple[str, str, bool]] = []
     for term in filter(None, re.split(r"(?<!\\),", text)):
         match = re.match(r"(.*?)(!=|==|=)(.*)\Z", term, re.DOTALL)
         if match is None:
             raise status.bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
         path, operator, value = match.groups()
-        _check_supported(resource, labels, text, path)
+        _check_supported(resource, path)
         terms.append((path, re.sub(r"\\([\\,=])", r"\1", value), operator != "!="))
     return tuple(terms)
 
@@ -238,20 +242,12 @@ def supported_fields(resource: Resource) -> tuple[str, ...]:
     return (*_META, *_FIELDS.get(resource.storage, ()))
 
 
-def _check_supported(resource: Resource, labels: str, text: str, path: str) -> None:
+def _check_supported(resource: Resource, path: str) -> None:
     if path in supported_fields(resource) and (resource.namespaced or path != "metadata.namespace"):
         return
-    group_version = f"{resource.group}/{resource.version}"
-    known = "field label not supported" if resource.storage in _FIELDS or resource.custom is not None else ""
-    why = (
-        f"{known}: {path}"
-        if known
-        else f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
-    )
-    raise status.bad_request(
-        f'Unable to find "{group_version}, Resource={resource.plural}" that match label selector "{labels}", '
-        f'field selector "{text}": {why}'
-    )
+    if resource.storage in _FIELDS or resource.custom is not None:
+        raise status.bad_request(f"field label not supported: {path}")
+    raise status.bad_request(f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
 
 def _field(body: dict[str, Any], path: str) -> str:

@@ -16,8 +16,9 @@ from edl.embedded.server.builtin import builtin_resources
 from edl.embedded.server.call import User
 from edl.embedded.server.cleanup import DefinitionCleanup
 from edl.embedded.server.core import Core, decode, encode
-from edl.embedded.server.custom import Check, no_further_rules
+from edl.embedded.server.custom import Check
 from edl.embedded.server.http import Front
+from edl.embedded.server.ourkinds import edl_rules
 from edl.embedded.server.registry import Registry
 from edl.embedded.server.store import Store
 from edl.embedded.server.tokens import Tokens
@@ -33,7 +34,7 @@ class Server:
     tls: the listener's context; without it plain HTTP is spoken. `root_ca` is the PEM that clients should trust.
     tokens: bearer tokens and whose they are. Client certificates that `tls` accepts count as well.
     node_tls: the context with which nodes are called for logs, exec and port-forward (see `edl.embedded.streams`).
-    further_rules: admission for custom resources beyond their schemas.
+    further_rules: admission for custom resources beyond their schemas; EDL's own kinds are checked by `edl.api`.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Server:
         root_ca: str = "",
         node_tls: ssl.SSLContext | None = None,
         service_network: str = "127.96.0.0/12",
-        further_rules: Check = no_further_rules,
+        further_rules: Check = edl_rules,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._path, self._host, self._port, self._tls = path, host, port, tls

@@ -106,7 +106,7 @@ def modified(group: str, plural: str, name: str) -> ApiError:
 
 
 def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> ApiError:
-    texts = [str(cause) for cause in causes]
+    texts = list(dict.fromkeys(str(cause) for cause in causes))
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = _details(name, group, kind)
     details["causes"] = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]

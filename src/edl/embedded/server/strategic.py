@@ -43,7 +43,7 @@ def _apply_directive(kind: Type, result: dict[str, Any], patch: dict[str, Any], 
     elif key.startswith(_ORDER):
         name = key.removeprefix(_ORDER)
         if name not in patch and isinstance(result.get(name), list):
-            result[name] = _ordered(_field(kind, name), result[name], value)
+            result[name] = _ordered(_field(kind, name), result[name], value, result[name])
     elif key not in (_PATCH, _RETAIN):
         raise status.bad_request(f"unknown directive {key} found in patch")
 
@@ -56,8 +56,9 @@ def _merge_value(kind: Type, key: str, target: Any, value: Any, order: Any) -> A
         return value if "replace" in strategies else merge(below, target, value)
     if isinstance(value, list) and isinstance(below, ListOf):
         if field is not None and "merge" in strategies:
-            merged = _merge_list(below, field, target if isinstance(target, list) else [], value)
-            return _ordered(field, merged, order) if isinstance(order, list) else merged
+            present = target if isinstance(target, list) else []
+            merged = _merge_list(below, field, present, value)
+            return _ordered(field, merged, order if isinstance(order, list) else value, present)
         return [
             item for item in value if not (isinstance(item, dict) and item.get(_PATCH) == "replace" and len(item) == 1)
         ]
@@ -81,7 +82,8 @@ def _merge_list(kind: ListOf, field: Field, target: list[Any], patch: list[Any])
 
 def _merge_item(kind: ListOf, field: Field, result: list[Any], item: Any) -> None:
     if not isinstance(item, dict) or field.merge_key not in item:
-        raise status.bad_request(f"map: {item} does not contain declared merge key: {field.merge_key}")
+        shown = " ".join(f"{key}:{value}" for key, value in sorted(item.items())) if isinstance(item, dict) else item
+        raise status.ApiError(500, "", f"map: map[{shown}] does not contain declared merge key: {field.merge_key}")
     key = item[field.merge_key]
     matching = [
         index for index, have in enumerate(result) if isinstance(have, dict) and have.get(field.merge_key) == key
@@ -95,14 +97,20 @@ def _merge_item(kind: ListOf, field: Field, result: list[Any], item: Any) -> Non
         result.append(merge(kind.item, {}, item))
 
 
-def _ordered(field: Field | None, items: list[Any], order: list[Any]) -> list[Any]:
-    """Elements in the order given; those not named keep their place after the one they followed."""
+def _ordered(field: Field | None, items: list[Any], order: list[Any], present: list[Any]) -> list[Any]:
+    """Elements named by `order` take its order; the others keep theirs and stay before those they stood before."""
     key = field.merge_key if field is not None else ""
 
     def identity(item: Any) -> Any:
         return item.get(key) if key and isinstance(item, dict) else item
 
     wanted = [identity(item) for item in order]
+    places = {identity(item): index for index, item in enumerate(present)}
     named = sorted((item for item in items if identity(item) in wanted), key=lambda item: wanted.index(identity(item)))
-    remaining = iter(named)
-    return [next(remaining) if identity(item) in wanted else item for item in items]
+    rest = [item for item in items if identity(item) not in wanted]
+    result: list[Any] = []
+    while named and rest:
+        place = places.get(identity(named[0]))
+        source = rest if place is not None and place > places[identity(rest[0])] else named
+        result.append(source.pop(0))
+    return result + named + rest

@@ -99,10 +99,10 @@ class _Reader:
 
     def _line(self, line: str) -> None:
         words = line.split()
-        if words[0] == "enum":
-            self._enums[words[1]] = tuple(words[2:])
-        elif line.startswith("  "):
+        if line.startswith("  "):
             self._rows[next(reversed(self._rows))].append(words)
+        elif words[0] == "enum":
+            self._enums[words[1]] = tuple(words[2:])
         elif not line.startswith("#"):
             self._rows[words[0]] = []
             self.structs[words[0]] = Struct(atomic="atomic" in words, name=words[0])

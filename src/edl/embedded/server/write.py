@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edl.embedded.server import admission, apply, body, conversion, managed, names, patch, status, strategic
+from edl.embedded.server import admission, apply, body, causes, conversion, managed, names, patch, status, strategic
 from edl.embedded.server.call import Answer, Call, Object
 from edl.embedded.server.core import Core, decode, encode
 from edl.embedded.server.kinds import kind_of
@@ -53,9 +53,12 @@ async def create(core: Core, call: Call) -> Answer:
 def create_object(core: Core, call: Call, obj: Object, *, applied: bool = False) -> Entry:
     """Admit, complete and stage a new object of the resource's type."""
     resource, kind, meta = call.resource, kind_of(call.resource), obj["metadata"]
-    admission.check_namespace(core, call)
+    admission.check_namespace(core, call, meta.get("name") or "")
+    if meta.get("resourceVersion") not in (None, "", "0"):
+        raise status.ApiError(500, "", "resourceVersion should not be set on objects to be created")
     for field in _SERVER_OWNED:
-        meta.pop(field, None)
+        if field != "generation":
+            meta.pop(field, None)
     _name(core, call, meta)
     meta["uid"], meta["creationTimestamp"] = core.new_uid(), core.now()
     if kind.has_status:
@@ -81,11 +84,8 @@ def create_object(core: Core, call: Call, obj: Object, *, applied: bool = False)
 
 
 def _name(core: Core, call: Call, meta: Object) -> None:
-    if meta.get("name"):
+    if meta.get("name") or not meta.get("generateName"):
         return
-    if not meta.get("generateName"):
-        cause = status.Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")
-        raise status.invalid(call.resource.group, call.resource.kind, "", [cause])
     for _ in range(8):
         meta["name"] = names.generate(meta["generateName"])
         if core.store.latest(call.resource.storage, (call.namespace, meta["name"])) is None:
@@ -155,11 +155,12 @@ def patching(call: Call) -> Transform:
         wanted = patch.decode_merge(call.body)
         change = lambda present: patch.merge(present, wanted)  # noqa: E731
     elif media == patch.STRATEGIC_PATCH and not custom:
-        wanted = patch.decode_merge(call.body)
+        wanted = patch.decode_merge(call.body, prefix="")
         change = lambda present: strategic.merge(call.resource.type, present, wanted)  # noqa: E731
     else:
-        known = (patch.JSON_PATCH, patch.MERGE_PATCH, patch.APPLY_PATCH)
-        raise status.unsupported_media_type(known if custom else (*known[:2], patch.STRATEGIC_PATCH, patch.APPLY_PATCH))
+        if not custom:
+            raise status.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        raise status.unsupported_media_type((patch.JSON_PATCH, patch.MERGE_PATCH, patch.APPLY_PATCH))
     return lambda present: _patched(call, change, present)
 
 
@@ -169,7 +170,7 @@ def _patched(call: Call, change: Transform, present: Object) -> Object:
     if not isinstance(new.get("metadata"), dict):
         raise status.bad_request("the patched object has no metadata")
     body.check_kind(call, new)
-    body.complain(call, body.settle(call, new, document), patched=document)
+    body.complain(call, body.settle(call, new, document, patched=True), patched=document)
     new = conversion.incoming(call.resource, new)
     if call.resource.storage == "/secrets":
         fold_string_data(new)
@@ -242,9 +243,9 @@ def finish_update(core: Core, call: Call, entry: Entry, new: Object, old: Object
 
 
 def _validate_change(call: Call, kind: Kind, new: Object, old: Object) -> list[status.Cause]:
-    if call.subresource == "resize" or (call.subresource == "status" and call.resource.custom is None):
-        return []
-    return kind.validate_update(new, old)
+    if call.subresource == "status":
+        return kind.validate_status(new)
+    return [] if call.subresource == "resize" else kind.validate_update(new, old)
 
 
 def _is_finished(meta: Object) -> bool:
@@ -264,6 +265,8 @@ def _check_version(call: Call, kind: Kind, meta: Object, before: Object, replace
             "FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
         )
         raise status.invalid(resource.group, resource.plural, call.name, [cause])
+    if meta.get("uid") and meta["uid"] != before["uid"] and not replaces:
+        raise status.invalid(resource.group, resource.kind, call.name, [causes.immutable("metadata.uid", meta["uid"])])
     if meta.get("uid") and meta["uid"] != before["uid"]:
         why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
         raise status.conflict(resource.group, resource.plural, call.name, why)
@@ -302,12 +305,15 @@ def _spec(obj: Object) -> Object:
 
 def _own(core: Core, call: Call, old: Object, new: Object, *, given: object = None) -> None:
     who = Manager(call.manager, "Update", call.resource.api_version, call.subresource)
-    managed.record(call.resource.type, old, new, manager=who, now=core.now(), given=given)
+    now = (
+        "" if call.subresource == "scale" else core.now()
+    )  # Kubernetes does not date what the scale subresource writes
+    managed.record(call.resource.type, old, new, manager=who, now=now, given=given)
 
 
-def refuse_invalid(call: Call, obj: Object, causes: list[status.Cause]) -> None:
-    if causes:
-        raise status.invalid(call.resource.group, call.resource.kind, obj["metadata"].get("name", ""), causes)
+def refuse_invalid(call: Call, obj: Object, found: list[status.Cause]) -> None:
+    if found:
+        raise status.invalid(call.resource.group, call.resource.kind, obj["metadata"].get("name", ""), found)
 
 
 # -- server-side apply
@@ -327,15 +333,28 @@ def _parse_config(call: Call) -> Object:
         cause = status.Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
         raise status.invalid("meta.k8s.io", "PatchOptions", "", [cause])
     config = body.parse_yaml(call.body, call.resource.kind)
-    body.check_kind(call, config)
-    if "managedFields" in (config.get("metadata") or {}):
+    _check_config_kind(call, config)
+    meta = config.get("metadata") or {}
+    if "managedFields" in meta:
         raise status.bad_request("metadata.managedFields must be nil")
+    what = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {_kind_text(config)}"
+    apply.refuse_undeclared(call.resource.type, config, what)
     body.complain(call, body.settle(call, config, encode(config)))
-    config = conversion.incoming(call.resource, config)
-    body.settle_place(call, config["metadata"])
     if call.resource.custom is None:
         _drop_unset(config, call)
+    config = conversion.incoming(call.resource, config)
+    body.settle_place(call, config.setdefault("metadata", {}))
     return config
+
+
+def _kind_text(obj: Object) -> str:
+    group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+    return f"{group}/{version}, Kind={obj.get('kind', '')}"
+
+
+def _check_config_kind(call: Call, config: Object) -> None:
+    if (config.get("apiVersion"), config.get("kind")) != (call.resource.api_version, call.resource.kind):
+        raise status.bad_request(f"invalid object type: {_kind_text(config)}")
 
 
 def _drop_unset(config: Object, call: Call) -> None:
@@ -365,8 +384,13 @@ def apply_config(core: Core, call: Call, config: Object) -> tuple[Entry, bool]:
     if entry is None:
         if call.subresource:
             raise call.not_found()
-        if config["metadata"].get("uid") or config["metadata"].get("resourceVersion"):
-            raise call.not_found()
+        config["metadata"].pop("resourceVersion", None)
+        if config["metadata"].get("uid"):
+            why = (
+                f"uid mismatch: the provided object specified uid {config['metadata']['uid']}, and no existing "
+                "object was found"
+            )
+            raise status.conflict(resource.group, resource.plural, call.name, why)
         live: Object = {"metadata": {"name": call.name}}
         new = apply.apply(resource.type, live, config, manager=who, now=core.now(), force=force, ignored=ignored)
         new = _typed(call, new)

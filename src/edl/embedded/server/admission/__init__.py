@@ -19,7 +19,10 @@ def mutate(core: Core, call: Call, new: Object, old: Object | None) -> None:
         limits.apply_defaults(core, call, new)
         accounts.give_account(core, call, new)
         priorities.give_priority(core, call, new)
+    if storage == "/pods" and not call.subresource:
         priorities.tolerate_briefly(new)
+    elif storage == "/nodes" and old is None:
+        priorities.taint_until_ready(new)
     elif storage == "/services" and call.subresource != "status":
         addresses.give_address(core, new, old)
     elif storage == definitions.STORAGE:

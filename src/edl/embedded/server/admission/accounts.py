@@ -17,7 +17,7 @@ def give_account(core: Core, call: Call, pod: Object) -> None:
     entry = core.store.latest("/serviceaccounts", (call.namespace, name))
     if entry is None:
         why = f'error looking up service account {call.namespace}/{name}: serviceaccount "{name}" not found'
-        raise status.forbidden("", "pods", pod["metadata"]["name"], why)
+        raise status.forbidden("", "pods", pod["metadata"].get("name", ""), why)
     spec["serviceAccountName"] = spec["serviceAccount"] = name
     account = decode(entry.body)
     if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):

@@ -54,7 +54,7 @@ def check(core: Core, call: Call, definition: Object, old: Object | None) -> Non
     found = [*_check(definition), *(_check_change(definition, old) if old is not None else ())]
     if found:
         resource = call.resource
-        raise status.invalid(resource.group, resource.kind, definition["metadata"]["name"], found)
+        raise status.invalid(resource.group, resource.kind, definition["metadata"].get("name", ""), found)
     _check_names(core, definition)
 
 
@@ -62,9 +62,9 @@ def _check(definition: Object) -> Iterator[Cause]:
     spec = definition["spec"]
     kind_names, group = spec["names"], spec.get("group", "")
     wanted = f"{kind_names.get('plural', '')}.{group}"
-    if definition["metadata"]["name"] != wanted:
+    if definition["metadata"].get("name", "") != wanted:
         detail = 'must be spec.names.plural+"."+spec.group'
-        yield causes.invalid("metadata.name", definition["metadata"]["name"], detail)
+        yield causes.invalid("metadata.name", definition["metadata"].get("name", ""), detail)
     if not group:
         yield causes.required("spec.group")
     elif "." not in group:
@@ -97,10 +97,12 @@ def _check_versions(spec: Object) -> Iterator[Cause]:
         seen.add(name)
         shape = (version.get("schema") or {}).get("openAPIV3Schema")
         if shape is None:
-            yield causes.required(f"{at}.schema.openAPIV3Schema", "schemas are required")
+            yield causes.required(f"{at}.schema.openAPIV3Schema")
         else:
             yield from _check_schema(shape, f"{at}.schema.openAPIV3Schema", root=True)
         yield from _check_columns(version, at)
+    if not versions:
+        yield causes.invalid("status.storedVersions", None, "must have at least one stored version")
     if len(storing) != 1:
         shown = [version.get("name") for version in versions]
         yield causes.invalid("spec.versions", shown, "must have exactly one version marked as storage version")

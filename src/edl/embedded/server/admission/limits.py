@@ -51,7 +51,7 @@ def check(core: Core, call: Call, pod: Object) -> None:
             continue
         if problems:
             text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-            raise status.forbidden("", "pods", pod["metadata"]["name"], text)
+            raise status.forbidden("", "pods", pod["metadata"].get("name", ""), text)
 
 
 def _total(spec: Object) -> Object:
@@ -61,7 +61,7 @@ def _total(spec: Object) -> Object:
         for container in spec.get("containers") or ():
             for name, amount in (container["resources"].get(field) or {}).items():
                 before = quantity.parse(str(sums.get(name, "0")))
-                sums[name] = quantity.render(before + quantity.parse(amount))
+                sums[name] = quantity.like(amount, before + quantity.parse(amount))
         total[field] = sums
     return total
 

@@ -9,7 +9,7 @@ from edl.embedded.server.core import Core, decode
 _TERMINATING = "being terminated"
 
 
-def check_namespace(core: Core, call: Call) -> None:
+def check_namespace(core: Core, call: Call, name: str) -> None:
     if not call.namespace:
         return
     entry = core.store.latest("/namespaces", ("", call.namespace))
@@ -17,7 +17,7 @@ def check_namespace(core: Core, call: Call) -> None:
         raise status.not_found("", "namespaces", call.namespace)
     if b'"deletionTimestamp"' not in entry.body or not decode(entry.body)["metadata"].get("deletionTimestamp"):
         return
-    resource, name = call.resource, call.name
+    resource = call.resource
     why = f"unable to create new content in namespace {call.namespace} because it is {_TERMINATING}"
     error = status.forbidden(resource.group, resource.plural, name, why)
     message = f"namespace {call.namespace} is {_TERMINATING}"

@@ -16,7 +16,7 @@ def give_priority(core: Core, call: Call, pod: Object) -> None:
     name = spec.get("priorityClassName") or ""
     chosen = _find(core, call, pod, name) if name else _global_default(core)
     if chosen is not None:
-        spec["priorityClassName"] = chosen["metadata"]["name"]
+        spec["priorityClassName"] = chosen["metadata"].get("name", "")
     value = chosen.get("value", 0) if chosen is not None else 0
     policy = (chosen or {}).get("preemptionPolicy") or "PreemptLowerPriority"
     if spec.get("priority") is not None and spec["priority"] != value:
@@ -24,7 +24,7 @@ def give_priority(core: Core, call: Call, pod: Object) -> None:
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission "
             f"controller computed {value} from the given PriorityClass name"
         )
-        raise status.forbidden("", "pods", pod["metadata"]["name"], why)
+        raise status.forbidden("", "pods", pod["metadata"].get("name", ""), why)
     spec["priority"] = value
     spec["preemptionPolicy"] = spec.get("preemptionPolicy") or policy
 
@@ -32,7 +32,9 @@ def give_priority(core: Core, call: Call, pod: Object) -> None:
 def _find(core: Core, call: Call, pod: Object, name: str) -> Object:
     entry = core.store.latest(_STORAGE, ("", name))
     if entry is None:
-        raise status.forbidden("", "pods", pod["metadata"]["name"], f"no PriorityClass with name {name} was found")
+        raise status.forbidden(
+            "", "pods", pod["metadata"].get("name", ""), f"no PriorityClass with name {name} was found"
+        )
     found: Object = decode(entry.body)
     return found
 
@@ -51,6 +53,13 @@ def tolerate_briefly(pod: Object) -> None:
             grace = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _GRACE_SECONDS}
             tolerations = [*tolerations, grace]
     pod["spec"]["tolerations"] = tolerations
+
+
+def taint_until_ready(node: Object) -> None:
+    """A new node takes no pod before the node life cycle has seen it ready."""
+    taints = node["spec"].get("taints") or []
+    if not any(taint.get("key") == _ABSENCES[0] and taint.get("effect") == "NoSchedule" for taint in taints):
+        node["spec"]["taints"] = [*taints, {"key": _ABSENCES[0], "effect": "NoSchedule"}]
 
 
 def _covers(toleration: Object, key: str) -> bool:

@@ -35,6 +35,7 @@ class Kind:
     prepare_update: Callable[[Object, Object], None] = _nothing_to_compare
     validate: Callable[[Object], list[Cause]] = valid
     validate_update: Callable[[Object, Object], list[Cause]] = valid_change
+    validate_status: Callable[[Object], list[Cause]] = valid
     generation: bool = False
     has_status: bool = False
     returns_deleted: bool = False

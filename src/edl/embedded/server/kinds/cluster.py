@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from edl.embedded.server import causes, quantity
 from edl.embedded.server.call import Object
 from edl.embedded.server.kinds.base import Kind
@@ -89,12 +87,17 @@ def _default_limits(limit_range: Object) -> None:
 def _check_limits(limit_range: Object) -> list[Cause]:
     found = []
     for index, item in enumerate(limit_range["spec"].get("limits") or ()):
-        at = f"spec.limits[{index}]"
         for name, least in (item.get("min") or {}).items():
-            most = (item.get("max") or {}).get(name)
-            if most is not None and quantity.parse(least) > quantity.parse(most):
-                detail = f"min value {least} is greater than max value {most}"
-                found.append(causes.invalid(f"{at}.min[{name}]", least, detail))
+            at = f"spec.limits[{index}]"
+            for field, word in (("max", "max"), ("defaultRequest", "default request"), ("default", "default")):
+                other = (item.get(field) or {}).get(name)
+                if other is None or quantity.parse(least) <= quantity.parse(other):
+                    continue
+                place, shown = (
+                    ("min", least) if field == "max" else (field, other if field == "defaultRequest" else least)
+                )
+                detail = f"min value {least} is greater than {word} value {other}"
+                found.append(causes.invalid(f"{at}.{place}[{name}]", shown, detail))
     return found
 
 
@@ -103,11 +106,10 @@ def _default_priority(priority: Object) -> None:
 
 
 def _check_priority(priority: Object) -> list[Cause]:
-    name, value = priority["metadata"]["name"], priority.get("value", 0)
+    name, value = priority["metadata"].get("name", ""), priority.get("value", 0)
     if name.startswith("system-") and name not in ("system-node-critical", "system-cluster-critical"):
-        detail = (
-            "priority class names with 'system-' prefix are reserved for system use only. error: name is not allowed"
-        )
+        detail = "priority class names with 'system-' prefix are reserved for system use only. "
+        detail += f"error: {name} is not a known system priority class"
         return [causes.forbidden("metadata.name", detail)]
     if value > _HIGHEST_PRIORITY and not name.startswith("system-"):
         detail = f"maximum allowed value of a user defined priority is {_HIGHEST_PRIORITY}"
@@ -124,12 +126,12 @@ def _check_priority_update(new: Object, old: Object) -> list[Cause]:
     return found
 
 
-def _update_checks(check: Kind) -> Iterator[Cause]:
-    yield from ()
-
-
 NAMESPACE = Kind(
-    default=_default_namespace, prepare_create=_prepare_namespace, prepare_update=_keep_finalizers, has_status=True
+    default=_default_namespace,
+    prepare_create=_prepare_namespace,
+    prepare_update=_keep_finalizers,
+    has_status=True,
+    returns_deleted=True,
 )
 NODE = Kind(default=_default_node, validate=_check_node, validate_update=lambda new, _old: _check_node(new))
 LEASE = Kind(validate=_check_lease, validate_update=lambda new, _old: _check_lease(new), unconditional=False)

@@ -31,20 +31,26 @@ def _default(job: Object) -> None:
     if "backoffLimit" not in spec:
         spec["backoffLimit"] = _UNLIMITED if "backoffLimitPerIndex" in spec else 6
     spec.setdefault("suspend", False)
-    spec.setdefault("manualSelector", False) if "manualSelector" in spec else None
+    spec.setdefault("manualSelector", False)
     if "podReplacementPolicy" not in spec:
         spec["podReplacementPolicy"] = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
     default_template(spec["template"])
+    labels = spec["template"]["metadata"].get("labels")
+    if labels and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
 
 
 def _prepare_create(job: Object) -> None:
     """Pods are selected by the job's uid, so that two jobs of one name never share a pod."""
     job["status"] = {}
-    spec, uid, name = job["spec"], job["metadata"]["uid"], job["metadata"]["name"]
+    spec, uid, name = job["spec"], job["metadata"]["uid"], job["metadata"].get("name", "")
     if spec.get("manualSelector"):
         return
     labels = spec["template"]["metadata"].setdefault("labels", {})
+    inherited = not job["metadata"].get("labels") or job["metadata"]["labels"] == labels
     labels |= dict(zip(_LABELS, (uid, name, uid, name), strict=True))
+    if inherited:
+        job["metadata"]["labels"] = dict(labels)
     selector = spec.setdefault("selector", {})
     selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
@@ -55,16 +61,17 @@ def _check(job: Object) -> Iterator[Cause]:
         if spec.get(name, 0) < 0:
             yield causes.invalid(f"spec.{name}", spec[name], "must be greater than or equal to 0")
     if spec["completionMode"] not in ("Indexed", "NonIndexed"):
-        yield causes.unsupported("spec.completionMode", spec["completionMode"], ("Indexed", "NonIndexed"))
+        yield causes.unsupported("spec.completionMode", spec["completionMode"], ("NonIndexed", "Indexed"))
     elif spec["completionMode"] == "Indexed" and "completions" not in spec:
         yield causes.required("spec.completions", 'when completion mode is "Indexed"')
     yield from check_pod_spec(spec["template"]["spec"], "spec.template.spec")
     policy = spec["template"]["spec"].get("restartPolicy", "")
-    if policy not in ("Never", "OnFailure") and policy == "Always":
-        supported = ("OnFailure", "Never")
-        yield causes.unsupported("spec.template.spec.restartPolicy", policy, supported)
+    if policy == "Always":
+        yield causes.required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
     selector = spec.get("selector") or {}
     labels = spec["template"]["metadata"].get("labels") or {}
+    if not spec.get("manualSelector") and set(selector.get("matchLabels") or ()) != {_LABELS[0]}:
+        yield causes.invalid("spec.selector", selector, "`selector` not auto-generated")
     if selector and not selectors.matches(selector, labels):
         yield causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
@@ -79,7 +86,9 @@ def _validate_update(new: Object, old: Object) -> list[Cause]:
     if spec.get("completions") != before.get("completions") and not (
         spec["completionMode"] == "Indexed" and spec.get("completions") == spec.get("parallelism")
     ):
-        found.append(causes.immutable("spec.completions", spec.get("completions")))
+        tandem = "can only be modified in tandem with spec.parallelism"
+        rule = tandem if spec["completionMode"] == "Indexed" else "field is immutable"
+        found.append(causes.invalid("spec.completions", spec.get("completions"), rule))
     found += [
         causes.immutable(f"spec.{name}", spec.get(name)) for name in _IMMUTABLE if spec.get(name) != before.get(name)
     ]

@@ -13,17 +13,30 @@ _ANNOTATIONS_LIMIT = 256 << 10
 
 
 def check_metadata(resource: Resource, meta: Object) -> Iterator[Cause]:
-    yield from names.check(resource.storage, meta["name"])
+    if not meta.get("name"):
+        yield causes.required("metadata.name", "name or generateName is required")
+    else:
+        yield from names.check(resource.storage, meta["name"])
     if resource.namespaced and not meta.get("namespace"):
         yield causes.required("metadata.namespace")
     yield from check_labels(meta.get("labels"), "metadata.labels")
     yield from _annotations(meta)
     yield from _owners(meta)
+    yield from _finalizers(meta)
+    prefix = meta.get("generateName") or ""
+    if prefix:
+        whole = prefix[:-1] + "a" if prefix.endswith("-") else prefix
+        for problem in names.problems(resource.storage, whole):
+            yield causes.invalid("metadata.generateName", prefix, problem)
+
+
+def _finalizers(meta: Object) -> Iterator[Cause]:
     for index, finalizer in enumerate(meta.get("finalizers") or ()):
+        at = f"metadata.finalizers[{index}]"
         for problem in names.label_key_problems(finalizer):
-            yield causes.invalid(
-                f"metadata.finalizers[{index}]" if False else "metadata.finalizers", finalizer, problem
-            )
+            yield causes.invalid("metadata.finalizers", finalizer, problem)
+        if "/" not in finalizer and finalizer not in ("kubernetes", "orphan", "foregroundDeletion"):
+            yield causes.invalid(at, finalizer, "name is neither a standard finalizer name nor is it fully qualified")
 
 
 def check_labels(labels: dict[str, str] | None, path: str) -> Iterator[Cause]:
@@ -49,7 +62,7 @@ def _owners(meta: Object) -> Iterator[Cause]:
         at = "metadata.ownerReferences"
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
-                detail = {"apiVersion": "version must not be empty"}.get(field, f"{field} must not be empty")
+                detail = "version must not be empty" if field == "apiVersion" else "must not be empty"
                 yield causes.invalid(f"{at}.{field}", owner.get(field, ""), detail)
         if owner.get("controller"):
             controllers.append((index, owner))

@@ -37,6 +37,8 @@ def _check_service(service: Object) -> Iterator[Cause]:
     headless = spec.get("clusterIP") == "None"
     if spec["type"] not in _TYPES:
         yield causes.unsupported("spec.type", spec["type"], _TYPES)
+    if spec["sessionAffinity"] not in ("ClientIP", "None"):
+        yield causes.unsupported("spec.sessionAffinity", spec["sessionAffinity"], ("ClientIP", "None"))
     if not spec.get("ports") and not headless and spec["type"] != "ExternalName":
         yield causes.required("spec.ports")
     if spec["type"] == "ExternalName" and not spec.get("externalName"):

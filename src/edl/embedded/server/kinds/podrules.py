@@ -13,7 +13,7 @@ from edl.embedded.server.status import Cause
 _ENV = re.compile(r"[^=\x00-\x1f\x7f-\U0010ffff]+\Z")
 _PORT_NAME = re.compile(r"[a-z0-9-]{1,15}\Z")
 _NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
-_RESTART = ("Always", "Never", "OnFailure")
+_RESTART = ("Always", "OnFailure", "Never")
 _OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _SECURITY_PORT = "must be between 1 and 65535, inclusive"
@@ -28,9 +28,6 @@ def _spec(spec: Object, path: str) -> Iterator[Cause]:
     yield from _containers(spec, path)
     if spec.get("restartPolicy") not in _RESTART:
         yield causes.unsupported(f"{path}.restartPolicy", spec.get("restartPolicy", ""), _RESTART)
-    if spec.get("terminationGracePeriodSeconds", 0) < 0:
-        value = spec["terminationGracePeriodSeconds"]
-        yield causes.invalid(f"{path}.terminationGracePeriodSeconds", value, "must be greater than or equal to 0")
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2**31 - 1:
         yield causes.invalid(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
@@ -203,8 +200,8 @@ def check_resources(resources: Object, here: str) -> Iterator[Cause]:
     limits = resources.get("limits") or {}
     for kind in ("limits", "requests"):
         for name, amount in (resources.get(kind) or {}).items():
-            at = f"{here}.{kind}[{name}]" if "/" in name or name not in _NATIVE else f"{here}.{kind}.{name}"
-            yield from _resource_name(name, f"{here}.{kind}[{name}]")
+            at = f"{here}.{kind}[{name}]"
+            yield from _resource_name(name, at)
             if quantity.parse(amount) < 0:
                 yield causes.invalid(at, amount, "must be greater than or equal to 0")
             elif "/" in name and quantity.parse(amount).denominator != 1:

@@ -8,7 +8,7 @@ from edl.embedded.server import causes, quantity
 from edl.embedded.server.call import Object
 from edl.embedded.server.kinds.base import Kind
 from edl.embedded.server.kinds.podrules import check_pod_spec
-from edl.embedded.server.kinds.podspec import containers, default_pod_spec, default_requests
+from edl.embedded.server.kinds.podspec import containers, default_pod_alone, default_pod_spec
 from edl.embedded.server.status import Cause
 
 _COMPUTE = ("cpu", "memory")
@@ -20,7 +20,7 @@ _IMMUTABLE = (
 
 
 def _default(pod: Object) -> None:
-    default_requests(pod["spec"])
+    default_pod_alone(pod["spec"])
     default_pod_spec(pod["spec"])
 
 
@@ -43,17 +43,17 @@ def quality(spec: Object) -> str:
 def _prepare_create(pod: Object) -> None:
     pod["status"] = {"phase": "Pending", "qosClass": quality(pod["spec"])}
     if pod["spec"].get("schedulingGates"):
-        pod["status"]["conditions"] = [_gated()]
+        pod["status"]["conditions"] = [_gated(pod["metadata"]["creationTimestamp"])]
 
 
-def _gated() -> Object:
+def _gated(now: str) -> Object:
     return {
         "type": "PodScheduled",
         "status": "False",
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
         "lastProbeTime": None,
-        "lastTransitionTime": None,
+        "lastTransitionTime": now,
     }
 
 

@@ -25,8 +25,6 @@ def default_pod_spec(spec: Object) -> None:
         spec["serviceAccount"] = spec["serviceAccountName"]
     spec.setdefault("securityContext", {})
     spec.setdefault("schedulerName", "default-scheduler")
-    if spec.get("hostNetwork"):
-        _default_host_ports(spec)
 
 
 def default_template(template: Object) -> None:
@@ -106,8 +104,8 @@ def _default_host_ports(spec: Object) -> None:
             port.setdefault("hostPort", port.get("containerPort", 0))
 
 
-def default_requests(spec: Object) -> None:
-    """A limit without a request is also the request (pods only: a template keeps what was written)."""
+def default_pod_alone(spec: Object) -> None:
+    """What is filled in for pods only, while a template keeps what was written: a limit is also the request."""
     for container in containers(spec):
         limits = container["resources"].get("limits")
         if limits:
@@ -115,3 +113,7 @@ def default_requests(spec: Object) -> None:
             for name, amount in limits.items():
                 requests.setdefault(name, amount)
     spec.setdefault("enableServiceLinks", True)
+    if spec.get("terminationGracePeriodSeconds", 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    if spec.get("hostNetwork"):
+        _default_host_ports(spec)

@@ -83,17 +83,21 @@ def _check_spec(obj: Object) -> Iterator[Cause]:
 
 
 def check_selected_template(spec: Object) -> Iterator[Cause]:
-    selector = spec.get("selector")
-    template = spec["template"]
+    selector, template = spec.get("selector"), spec["template"]
     labels = template["metadata"].get("labels") or {}
+    mismatch = causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
     if selector is None:
         yield causes.required("spec.selector")
+        yield mismatch
     else:
-        yield from selectors.check_selector(selector, "spec.selector")
-        if selectors.is_empty(selector):
+        wrong = list(selectors.check_selector(selector, "spec.selector"))
+        yield from wrong
+        if wrong:
+            yield causes.invalid("spec.selector", selector, "invalid label selector")
+        elif selectors.is_empty(selector):
             yield causes.invalid("spec.selector", selector, "empty selector is invalid for deployment")
         elif not selectors.matches(selector, labels):
-            yield causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+            yield mismatch
     yield from check_labels(labels, "spec.template.labels")
     yield from check_pod_spec(template["spec"], "spec.template.spec")
     policy = template["spec"].get("restartPolicy", "")
@@ -120,7 +124,8 @@ def _validate_deployment(obj: Object) -> list[Cause]:
         detail = "may not be specified when strategy `type` is 'Recreate'"
         found.append(causes.forbidden("spec.strategy.rollingUpdate", detail))
     elif strategy["type"] not in ("Recreate", "RollingUpdate"):
-        found.append(causes.unsupported("spec.strategy.type", strategy["type"], ("Recreate", "RollingUpdate")))
+        shown = {"Type": strategy["type"], "RollingUpdate": strategy.get("rollingUpdate")}
+        found.append(causes.unsupported("spec.strategy", shown, ("Recreate", "RollingUpdate")))
     return found
 
 
