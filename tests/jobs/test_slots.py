@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from edl.api.core import Pod, convert
-from edl.jobs.slots import observe, observe_pod, read
+from edl.jobs.sight import Sight
+from edl.jobs.slots import observe_pod, read
 
 NOW = 1_000_000_000.0  # 2001-09-09T01:46:40Z
 
@@ -116,7 +117,9 @@ def test_which_slot_a_pod_fills(name: str, label: str, found: tuple[int, int] | 
     assert (seen and (seen.index, seen.attempt)) == found
 
 
-def test_observed_in_the_order_of_slots_and_attempts() -> None:
-    names = ["j-trainer-2-10", "j-trainer-2", "j-trainer-2-2"]
-    seen = observe([pod(metadata={"name": name}) for name in names], "j", "trainer", NOW)
-    assert [one.attempt for one in seen] == [0, 2, 10]
+def test_seen_in_the_order_of_slots_and_attempts() -> None:
+    names = ["j-trainer-2-10", "j-trainer-2", "j-trainer-2-2", "j-trainer-x"]
+    labels = {"edl.dev/index": "2", "edl.dev/role": "trainer"}
+    sight = Sight([pod(metadata={"name": name, "labels": labels}) for name in names], "j", "trainer", "", NOW)
+    assert [one.attempt for one in sight.slots] == [0, 2, 10]
+    assert sight.strange == {"j-trainer-x"}

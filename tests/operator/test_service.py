@@ -68,6 +68,7 @@ async def test_what_was_acknowledged_outlasts_the_leader() -> None:
             pod = await Pod.of(scene, "j-trainer-0")
             assert (await pod.call("PUT", "/kv/queue", data=b"42"))[0] == 200
         async with scene.operator(service=LOCAL) as wire:
+            assert await pod.call("GET", "/kv/queue") == (200, b"42"), "where running pods know it"
             await scene.edit({"spec": {"trainer": {"entrypoint": "false"}}})
             await scene.end("j-trainer-0", 1)
             await scene.until(lambda: scene.get(PODS, "j-trainer-0-1"), "a pod of the new leader")

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from edl.api.annotations import LABEL_JOB
+from edl.api.core import Job, ReplicaSet, StatefulSet
 from edl.api.meta import ObjectMeta, OwnerReference
 from edl.jobs.intents import Change, Create, Intent, add, escaped, replace
 
@@ -88,6 +89,13 @@ def reconcile_child(child: Child, seen: Seen | None, owner: Owner, job_uid: str,
         return []
     patch = [*_adoption(seen, owner, stands), *_differences(child, seen, size)]
     return [change(child.kind, seen, patch)] if patch else []
+
+
+def size_of(seen: object) -> int | None:
+    """How many pods a workload should have as it was seen, None for what has no size."""
+    if isinstance(seen, Job):
+        return seen.spec.parallelism
+    return seen.spec.replicas if isinstance(seen, ReplicaSet | StatefulSet) else None
 
 
 def change(kind: str, seen: Seen, patch: list[dict[str, Any]], subresource: str | None = None) -> Change:

@@ -20,6 +20,9 @@ Data = dict[str, Any]
 
 DEAD_NODE_KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 DATA_VOLUME = "data"
+# kube-scheduler spreads pods that a Service selects, and that outweighs a wish for a node, unless they bring a
+# constraint of their own. This one counts no pods, so it does nothing but that.
+_NO_SPREADING = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
 
 
 class PodSettings(msgspec.Struct, frozen=True):
@@ -94,6 +97,7 @@ def slot_pod(
         spec.setdefault("subdomain", subdomain)
     if new.node:
         spec["affinity"] = _towards(spec.get("affinity") or {}, new.node)
+        spec.setdefault("topologySpreadConstraints", [_NO_SPREADING])
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 

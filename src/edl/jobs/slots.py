@@ -4,7 +4,6 @@ The difference between failed and lost is the heart of fault tolerance: only wha
 an OOM kill, a kill -9) may count against a job; eviction, preemption, a dead node or a deletion never does.
 """
 
-from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -91,12 +90,6 @@ def slot_name(job: str, role: str, index: int) -> str:
 def pod_name(slot: str, attempt: int) -> str:
     """The first pod of a slot has the slot's name; each later one a name of its own, so that it need not wait."""
     return slot if attempt == 0 else f"{slot}-{attempt}"
-
-
-def observe(pods: Iterable[Pod], job: str, role: str, now: float) -> list[SlotPod]:
-    """The pods that fill slots of this role, in the order of slots and attempts; others are not ours to plan with."""
-    seen = (observe_pod(pod, job, role, now) for pod in pods)
-    return sorted((pod for pod in seen if pod is not None), key=lambda pod: (pod.index, pod.attempt))
 
 
 def observe_pod(pod: Pod, job: str, role: str, now: float) -> SlotPod | None:

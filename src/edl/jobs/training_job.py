@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from edl.api import timestamp, views
-from edl.api.core import Job, Pod, ReplicaSet, StatefulSet
+from edl.api.core import Job, Pod
 from edl.api.problem import Problem
 from edl.api.roles import replicas_at
-from edl.api.training_job import TrainingJob, TrainingJobStatus, TrainingRootCause, TrainingScale
+from edl.api.training_job import TrainingJob, TrainingRootCause, TrainingScale
 from edl.api.training_roles import TRAINER
 from edl.jobs.batch_job import Tally, status_change
-from edl.jobs.children import Child, Owner, adoption, change, reconcile_child, standing
+from edl.jobs.children import Owner, adoption, change, reconcile_child, size_of, standing
 from edl.jobs.conditions import WORDS_EVERY
 from edl.jobs.edits import BEGUN_WITH, honoured
 from edl.jobs.grant import Grant, entered, remembered
@@ -25,9 +25,11 @@ from edl.jobs.phase import Facts
 from edl.jobs.pods import PodSettings
 from edl.jobs.podset import Counts, PodSetPlan, Rules, Wanted, plan_pods
 from edl.jobs.record import from_status
-from edl.jobs.slots import ROLE, SlotPod, observe, read
+from edl.jobs.refusal import name_taken, still_going
+from edl.jobs.sight import Sight
+from edl.jobs.slots import SlotPod
 from edl.jobs.training_children import TrainingChildren, job_owner
-from edl.jobs.training_status import Picture, done, draw, told
+from edl.jobs.training_status import Picture, decided, done, draw, told
 
 LEFTOVER_PAUSE = 1.0
 LEFTOVER_TOLD_AFTER = 10.0
@@ -66,6 +68,8 @@ class TrainingLook:
         self._scale = self._old.scale_status or TrainingScale()
         self._grant = grant or remembered(self._scale)
         self._batch = self._own_batch_job()
+        batch_uid = self._batch.metadata.uid if self._batch is not None else ""
+        self._sight = Sight(observed.pods, self._view.name, TRAINER, batch_uid, now)
         self._created = timestamp.seconds(job.metadata.creation_timestamp or timestamp.text(now))
 
     # What is.
@@ -74,28 +78,6 @@ class TrainingLook:
         seen = self._observed.objects.get((Job.KIND, self._children.name(TRAINER)))
         ours = standing(seen, self._owner, self._view.uid) in ("ours", "orphan")
         return seen if ours and isinstance(seen, Job) else None
-
-    def _trainers(self) -> list[Pod]:
-        """Pods of the present batch Job, and those that lost it; others of these labels are on their way out."""
-        uid = self._batch.metadata.uid if self._batch is not None else ""
-        pods = (pod for pod in self._observed.pods if pod.metadata.labels.get(ROLE) == TRAINER)
-        return [pod for pod in pods if pod.metadata.controller is None or pod.metadata.controller.uid == uid]
-
-    def _counts(self, plan: PodSetPlan, sizes: dict[str, int]) -> tuple[dict[str, Counts], SlotPod | None]:
-        """Per role how it stands, and the first pod that does not come up."""
-        counts = {TRAINER: plan.counts}
-        trouble: SlotPod | None = None
-        for pod in sorted(self._observed.pods, key=lambda pod: pod.metadata.name):
-            role, seen = pod.metadata.labels.get(ROLE, ""), read(pod, self._now)
-            if trouble is None and seen.live and seen.reason:
-                trouble = seen
-            if role != TRAINER:
-                counts[role] = _counted(counts.get(role, Counts()), seen)
-        for role, size in sizes.items():
-            known = counts.get(role, Counts())
-            missing = max(0, size - known.active - known.pending) if role != TRAINER else 0
-            counts[role] = replace(known, desired=size, pending=known.pending + missing)
-        return counts, trouble
 
     # What should be.
 
@@ -135,9 +117,6 @@ class TrainingLook:
         memory = next((memory for memory in self._old.slots if memory.role == TRAINER), None)
         record = from_status(memory, failed=old.failed if old else 0, seconds=self._scale.pod_seconds)
         grant = self._grant or Grant(0)
-        mine = self._trainers()
-        names = {pod.metadata.name for pod in mine}
-        strange = (pod.metadata.name for pod in self._observed.pods if pod.metadata.name not in names)
         wanted = Wanted(
             self._view.name,
             TRAINER,
@@ -145,12 +124,12 @@ class TrainingLook:
             self._rules(),
             nodes=grant.nodes,
             leavers=grant.leavers,
-            taken=self._observed.taken | frozenset(strange),
+            taken=self._observed.taken | self._sight.strange,
         )
-        return plan_pods(wanted, observe(mine, self._view.name, TRAINER, self._now), record, self._now)
+        return plan_pods(wanted, self._sight.slots, record, self._now)
 
     def _facts(self, plan: PodSetPlan, sizes: dict[str, int]) -> Facts:
-        counts, _ = self._counts(plan, sizes)
+        counts = self._sight.counts(TRAINER, plan.counts, sizes)
         running = {role: count.active + (count.succeeded if role == TRAINER else 0) for role, count in counts.items()}
         grant = self._grant or Grant(0)
         return Facts(
@@ -173,15 +152,14 @@ class TrainingLook:
     ) -> Picture:
         grant = grant or self._grant or Grant(0)
         may_reword = self._now - self._observed.worded_at >= WORDS_EVERY
-        counts, trouble = self._counts(plan, sizes)
         return Picture(
             view=self._view,
             scale=self._with_pause(entered(self._scale, grant, self._now, may_reword=may_reword)),
-            counts=counts,
+            counts=self._sight.counts(TRAINER, plan.counts, sizes),
             plan=plan,
             facts=facts,
             queued=grant.target == 0 and not self._view.suspend,
-            trouble=trouble,
+            trouble=self._sight.trouble,
             root_cause=self._root_cause(plan) if facts.end == "failed" else None,
             may_reword=may_reword,
             refusals=self._refusals(blocked),
@@ -227,10 +205,10 @@ class TrainingLook:
                 continue
             stands = standing(seen, self._owner, self._view.uid)
             if stands == "foreign" or (seen is None and (child.kind, child.name) in taken):
-                return intents, _name_taken(child)
+                return intents, name_taken(child)
             if stands in ("leftover", "going"):
-                return intents, _going(child)
-            intents += reconcile_child(child, seen, self._owner, self._view.uid, _size(seen))
+                return intents, still_going(child)
+            intents += reconcile_child(child, seen, self._owner, self._view.uid, size_of(seen))
         return intents, None
 
     def _waits(self, refusal: Refusal) -> bool:
@@ -241,11 +219,7 @@ class TrainingLook:
         if self._batch is None:
             return intents  # the Job is being made: its pods are made when it has a uid
         owner = Owner("batch/v1", Job.KIND, self._batch.metadata.name, self._batch.metadata.uid)
-        intents += [
-            change(Pod.KIND, pod, [adoption(pod, owner)])
-            for pod in self._trainers()
-            if pod.metadata.controller is None and pod.metadata.deletion_timestamp is None
-        ]
+        intents += [change(Pod.KIND, pod, [adoption(pod, owner)]) for pod in self._sight.orphans]
         intents += [Create(Pod.KIND, new.name, self._children.pod(new, owner)) for new in plan.create]
         return intents
 
@@ -278,7 +252,7 @@ class TrainingLook:
         wakes.append(self._now + LEFTOVER_PAUSE if blocked is not None else None)
         return Outcome(
             status,
-            urgent=_decided(status, destroys) != _decided(self._old, destroys),
+            urgent=decided(status, destroys) != decided(self._old, destroys),
             intents=tuple(ready),
             soft=_apart(soft, ready),
             events=tuple(told(self._old, status, picture.plan, self._rules().limit)),
@@ -299,10 +273,10 @@ class TrainingLook:
         running = [*plan.delete]
         intents: list[Intent] = [Delete(Pod.KIND, pod.name, pod.uid) for pod in running]
         for (kind, _), seen in sorted(self._observed.objects.items()):
-            if standing(seen, self._owner, self._view.uid) == "ours" and _size(seen):
+            if standing(seen, self._owner, self._view.uid) == "ours" and size_of(seen):
                 path = "/spec/parallelism" if kind == Job.KIND else "/spec/replicas"
                 intents.append(change(kind, seen, [add(path, 0)]))
-        counts, _ = self._counts(plan, sizes)
+        counts = self._sight.counts(TRAINER, plan.counts, sizes)
         status = replace(
             self._old,
             replica_statuses=tuple(
@@ -328,36 +302,3 @@ def _apart(soft: Change | None, intents: Sequence[Intent]) -> tuple[Change, ...]
 
 def _asdict(counts: Counts) -> dict[str, int]:
     return {field: getattr(counts, field) for field in counts.__struct_fields__}
-
-
-def _counted(counts: Counts, pod: SlotPod) -> Counts:
-    if pod.leaving:
-        return counts
-    field = {"pending": "pending", "running": "active", "succeeded": "succeeded"}.get(pod.state, "failed")
-    return replace(counts, **{field: getattr(counts, field) + 1})
-
-
-def _size(seen: object) -> int | None:
-    if isinstance(seen, Job):
-        return seen.spec.parallelism
-    return seen.spec.replicas if isinstance(seen, ReplicaSet | StatefulSet) else None
-
-
-def _name_taken(child: Child) -> Refusal:
-    words = f"{child.kind} {child.name} exists and belongs to somebody else"
-    return Refusal(child.kind, child.name, "ForeignObject", words, foreign=True)
-
-
-def _going(child: Child) -> Refusal:
-    return Refusal(child.kind, child.name, "Leftover", "an earlier object of this name is still being removed")
-
-
-def _decided(status: TrainingJobStatus, destroys: bool) -> object:
-    """The part of a status that a successor must know before we act on it.
-
-    What slots have been through beyond that is read from their pods, which are there until something is destroyed.
-    """
-    scale = status.scale_status or TrainingScale()
-    slots = tuple(memory if destroys else replace(memory, peak=0, pods=None) for memory in status.slots)
-    bare = (memory for memory in slots if destroys or memory.done or memory.ended or memory.failures)
-    return status.phase, scale.target, scale.last_scale_time, scale.history, tuple(bare), status.root_cause

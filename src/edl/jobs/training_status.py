@@ -241,3 +241,14 @@ def done(plan: PodSetPlan) -> list[JobEvent]:
 
 def _list(names: list[str]) -> str:
     return f"{', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
+
+
+def decided(status: TrainingJobStatus, destroys: bool) -> object:
+    """The part of a status that a successor must know before we act on it.
+
+    What slots have been through beyond that is read from their pods, which are there until something is destroyed.
+    """
+    scale = status.scale_status or TrainingScale()
+    slots = tuple(memory if destroys else replace(memory, peak=0, pods=None) for memory in status.slots)
+    bare = (memory for memory in slots if destroys or memory.done or memory.ended or memory.failures)
+    return status.phase, scale.target, scale.last_scale_time, scale.history, tuple(bare), status.root_cause

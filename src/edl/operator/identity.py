@@ -36,6 +36,8 @@ class Identity(msgspec.Struct, frozen=True):
     ca_key: str
     certificate: str
     certificate_key: str
+    port: int = 0
+    """Where the job service was last found, if any free port would do: running pods look for it there."""
 
     def token(self, job_uid: str) -> str:
         return hmac.new(self.key, job_uid.encode(), hashlib.sha256).hexdigest()
@@ -99,6 +101,15 @@ async def _write(client: Client, namespace: str, name: str, identity: Identity, 
         await client.replace(SECRETS, name, body, namespace=namespace)
 
 
+async def remember_port(client: Client, namespace: str, name: str, port: int) -> None:
+    found = await client.get(SECRETS, name, namespace=namespace, type=Secret)
+    patch = {
+        "metadata": {"resourceVersion": found.metadata.resource_version},
+        "data": {"port": _encoded(str(port))},
+    }
+    await client.patch(SECRETS, name, patch, namespace=namespace)
+
+
 def _read(found: Secret | None) -> Identity | None:
     """None if there is none, or if what is there cannot be used: then it is made anew."""
     try:
@@ -109,6 +120,7 @@ def _read(found: Secret | None) -> Identity | None:
             data["ca.key"].decode(),
             data["tls.crt"].decode(),
             data["tls.key"].decode(),
+            int(data.get("port", b"0")),
         )
         x509.load_pem_x509_certificate(identity.certificate.encode())
         serialization.load_pem_private_key(identity.ca_key.encode(), password=None)

@@ -9,6 +9,8 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
+from aiohttp import web
+
 from edl.api.core import EndpointSlice, Pod
 from edl.api.training_job import TrainingScale
 from edl.api.training_roles import TRAINER
@@ -20,10 +22,10 @@ from edl.kube.objects import Key
 from edl.kube.resource import Resource
 from edl.operator.book import Entry, JobBook
 from edl.operator.caches import Caches
-from edl.operator.identity import Identity
+from edl.operator.identity import Identity, remember_port
 from edl.operator.job_service import JobRecord, JobService, RoleRecord
 from edl.operator.job_service.configmap import ConfigMapStore
-from edl.operator.settings import SERVICE, OperatorSettings, ServiceSettings
+from edl.operator.settings import SECRET, SERVICE, OperatorSettings, ServiceSettings
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +115,7 @@ class ServicePart:
 
     @contextlib.asynccontextmanager
     async def listening(self, namespace: str) -> AsyncIterator[None]:
-        runner = await self.service.serve(self._settings.host, self._settings.port, self._identity.tls())
+        runner = await self._serve()
         try:
             self._port = runner.addresses[0][1]
             self.url = self._settings.url.replace("{port}", str(self._port))
@@ -123,12 +125,23 @@ class ServicePart:
         finally:
             await runner.cleanup()
 
+    async def _serve(self) -> web.AppRunner:
+        """If any port will do, the one where running pods know us is best."""
+        settings, tls = self._settings, self._identity.tls()
+        known = self._identity.port if settings.port == 0 else 0
+        if known:
+            with contextlib.suppress(OSError):
+                return await self.service.serve(settings.host, known, tls)
+        return await self.service.serve(settings.host, settings.port, tls)
+
     @contextlib.asynccontextmanager
     async def leading(self, namespace: str) -> AsyncIterator[None]:
         self.service.lead()
         try:
             if not self._settings.url:
                 await self._publish(namespace)
+            if self._settings.port == 0 and self._identity.port != self._port:
+                await remember_port(self._client, namespace, SECRET, self._port)
             yield
         finally:
             self.service.retire()
