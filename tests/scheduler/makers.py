@@ -41,7 +41,7 @@ def resources(cpu: Any = 1, memory: Any = "1Gi", gpu: int = 0, **limits: Any) ->
 
 
 def pod(name: str, on: str = "", cpu: Any = 1, memory: Any = "1Gi", gpu: int = 0, **more: Any) -> Data:
-    """A pod of someone else. `namespace`, `age`, `refused` (seconds ago), `leaving`, `phase`, `spec`, `labels`, `owner`."""
+    """Someone else's. `namespace`, `age`, `refused` (seconds ago), `leaving`, `phase`, `spec`, `labels`, `owner`."""
     spec: Data = {"containers": [{"name": "main", "image": "x", "resources": resources(cpu, memory, gpu)}]}
     if on:
         spec["nodeName"] = on
@@ -73,7 +73,7 @@ def pod(name: str, on: str = "", cpu: Any = 1, memory: Any = "1Gi", gpu: int = 0
 
 
 def training_job(name: str, least: int = 1, most: int | None = None, **more: Any) -> Data:
-    """`cpu`, `memory`, `gpu` of a trainer; `master`, `pserver`, `etcd`; `trainer`, `spec`, `status`, `annotations`, `age`."""
+    """`cpu`, `memory`, `gpu` of a trainer; `master`, `pserver`, `etcd`; `trainer`, `spec`, `status`, `annotations`..."""
     trainer: Data = {
         "entrypoint": "python train.py",
         "min-instance": least,

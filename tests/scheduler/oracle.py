@@ -1,4 +1,6 @@
-"""Checks of a plan from the objects alone, in the plainest way: nothing here uses the scheduler's own data structures."""
+"""Checks of a plan from the objects alone, in the plainest way: nothing here uses the scheduler's own data
+structures.
+"""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ _CPUS = ("100m", "500m", 1, 2, 3)
 
 def world(seed: int) -> list[Data]:
     """Plain objects. Pods are put on nodes only where they fit, as a cluster would."""
-    chance = random.Random(seed)  # noqa: S311  # a reproducible stream, not a secret
+    chance = random.Random(seed)  # a reproducible stream, not a secret
     made = _World(chance)
     for number in range(chance.randint(0, 5)):
         made.add_node(number)

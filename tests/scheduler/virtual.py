@@ -1,8 +1,9 @@
-"""A cluster on virtual time for whole stories: the real snapshot and plan, and the least of an operator and a kube-scheduler.
+"""A cluster on virtual time for whole stories: the real snapshot and plan, and the least of an operator and a
+kube-scheduler.
 
-The operator here applies targets, placements and leavers as the real one will: it creates and deletes pods and writes target,
-times and pod-seconds into status. The pod scheduler binds what fits, planned node first, and says Unschedulable of the rest.
-Pods need `grace` seconds to go.
+The operator here applies targets, placements and leavers as the real one will: it creates and deletes pods and
+writes target, times and pod-seconds into status. The pod scheduler binds what fits, planned node first, and says
+Unschedulable of the rest. Pods need `grace` seconds to go.
 """
 
 from collections.abc import Callable
@@ -10,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from edl.api import timestamp
+from edl.api import timestamp, views
 from edl.api.core import Pod, convert
+from edl.api.roles import JobView, replicas_at
 from edl.scheduler.facts import Snapshot
 from edl.scheduler.memory import Memory
 from edl.scheduler.objects import Objects, from_plain
@@ -19,8 +21,6 @@ from edl.scheduler.plan import Decision, Plan, plan
 from edl.scheduler.resources import PODS, Amounts, amounts, pod_requests
 from edl.scheduler.settings import Settings
 from edl.scheduler.snapshot import SnapshotBuilder
-from edl.api.roles import JobView, replicas_at
-from edl.api import views
 
 Data = dict[str, Any]
 
