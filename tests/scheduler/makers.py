@@ -73,7 +73,7 @@ def pod(name: str, on: str = "", cpu: Any = 1, memory: Any = "1Gi", gpu: int = 0
 
 
 def training_job(name: str, least: int = 1, most: int | None = None, **more: Any) -> Data:
-    """`cpu`, `memory`, `gpu` of a trainer; `master`, `pserver`, `etcd`; `trainer`, `spec`, `status`, `annotations`..."""
+    """`cpu`, `memory`, `gpu` of a trainer; `master`, `pserver`, `etcd`; `trainer`, `spec`, `status`..."""
     trainer: Data = {
         "entrypoint": "python train.py",
         "min-instance": least,

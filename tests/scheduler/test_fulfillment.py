@@ -1,5 +1,7 @@
 """The first autoscaler's rules (design 000), each by name, under `--policy fulfillment`."""
 
+from typing import Any
+
 import pytest
 
 from edl.scheduler.reasons import Code
@@ -17,7 +19,7 @@ from tests.scheduler.makers import (
     training_job,
 )
 
-POLICY = {"policy": "fulfillment", "max_load": "1"}
+POLICY: dict[str, Any] = {"policy": "fulfillment", "max_load": "1"}
 
 
 def sample() -> Data:
@@ -91,10 +93,7 @@ def test_a_fulfilled_job_gets_no_more() -> None:
 @pytest.mark.parametrize("turned", [False, True])
 def test_tie_breakers_ascend_for_growth(first: dict[str, object], second: dict[str, object], turned: bool) -> None:
     """Fewer GPUs per instance, less CPU, less memory, then the name: whoever comes first gets what is left."""
-    if turned and first != second:
-        names = ("z", "y")
-    else:
-        names = ("y", "z")
+    names = ("z", "y") if turned and first != second else ("y", "z")
     a, b = elastic_job(names[0], 1, 2, **first), elastic_job(names[1], 1, 2, **second)
     gpus = int(str(first["gpu"])) + int(str(second["gpu"]))
     nodes = node("n1", cpu=64, gpu=gpus + int(str(first["gpu"])))
