@@ -83,6 +83,12 @@ async def test_a_token_opens_its_own_job_alone(
     assert (response.status, (await response.json()).get("code")) == (status, code)
 
 
+async def test_through_a_proxy_the_token_comes_in_a_header_of_its_own(client: Client) -> None:
+    for token, status in (("secret", 200), ("other", 401)):
+        answer = await client.get("/v1/jobs/ns/j/job", headers={"EDL-Token": token})
+        assert answer.status == status
+
+
 async def test_a_job_without_a_token_opens_to_nobody(world: World, client: Client) -> None:
     world.set_job(token="")
     assert (await call(client, "GET", "/job", token="")).status == 401
@@ -242,6 +248,16 @@ async def test_progress_is_kept_in_memory_with_its_age(world: World, client: Cli
     progress, age = reported
     assert (progress.throughput, progress.loss, progress.pass_index, progress.passes, age) == (10.5, 0.25, 2, 3, 7.0)
     assert world.store.writes == 0
+
+
+async def test_the_job_view_carries_the_last_report_and_waits_for_none(world: World, client: Client) -> None:
+    before = await (await call(client, "GET", "/job")).json()
+    assert "progress" not in before
+    await call(client, "POST", "/progress", json={"loss": 0.25, "pass": 2})
+    world.now += 7
+    view = await (await call(client, "GET", "/job")).json()
+    assert view["progress"] == {"loss": 0.25, "pass": 2, "age": 7.0}
+    assert view["revision"] == before["revision"], "a report alone wakes nobody"
 
 
 async def test_two_leaders_at_once_cannot_both_give_the_same_epoch(world: World, client: Client) -> None:

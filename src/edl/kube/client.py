@@ -295,10 +295,12 @@ class Client:
         body: bytes | None = None,
         content_type: str = JSON,
         accept: str = JSON,
+        headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         lane: Lane = Lane.NORMAL,
     ) -> Response:
-        return await self._call(Request(method, path, query or {}, body, content_type, accept), lane, timeout)
+        request = Request(method, path, query or {}, body, content_type, accept, headers or {})
+        return await self._call(request, lane, timeout)
 
     async def close(self) -> None:
         await self._transport.close()

@@ -26,6 +26,8 @@ class Request(msgspec.Struct, frozen=True):
     body: bytes | None = None
     content_type: str = JSON
     accept: str = JSON
+    headers: Mapping[str, str] = {}
+    """For whoever is behind the server (a proxied service); the server's own are set elsewhere."""
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -117,7 +119,7 @@ class HttpTransport:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0)  # a watch holds its connection: a limit would starve the calls
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, read_bufsize=2**18)
-        headers = {**self._headers, "Accept": request.accept, **auth.headers}
+        headers = {**request.headers, **self._headers, "Accept": request.accept, **auth.headers}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         return await self._session.request(

@@ -32,6 +32,12 @@ def decode(body: bytes, wanted: type[T]) -> T:
         raise RefusedError(400, "bad-body", f"the body cannot be read: {error}") from None
 
 
+def token_of(request: web.Request) -> str:
+    """In a header of its own for who comes through an API server's proxy: that one keeps Authorization to itself."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token if scheme == "Bearer" else request.headers.get("EDL-Token", "")
+
+
 def if_match(request: web.Request) -> int | None:
     return optional(request.headers.get("If-Match", "").strip('"') or None, "If-Match")
 

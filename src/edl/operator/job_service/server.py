@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from . import state as states
-from .calls import answer, answer_refusals, decode, fenced, if_match, number, optional, seconds
+from .calls import answer, answer_refusals, decode, fenced, if_match, number, optional, seconds, token_of
 from .durable import INTERVAL, Clock, DurableState, Sleep, Turns
 from .record import JobRecord, Jobs, Progress
 from .session import Session
@@ -113,8 +113,7 @@ class JobService:
         record = self._jobs(namespace, name)
         if record is None:
             raise RefusedError(404, "no-such-job", f"there is no job {namespace}/{name}")
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme != "Bearer" or not record.token or not hmac.compare_digest(token.encode(), record.token.encode()):
+        if not record.token or not hmac.compare_digest(token_of(request).encode(), record.token.encode()):
             raise RefusedError(401, "unauthorized", f"this token does not open job {namespace}/{name}")
         session = self._open(namespace, name, record, self._led_since)
         await session.state.load()

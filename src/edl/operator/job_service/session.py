@@ -73,7 +73,13 @@ class Session:
             "leaving": sorted(record.leaving),
         }
         digest = hashlib.blake2b(msgspec.json.encode(body), digest_size=8).hexdigest()
-        return {**body, "revision": digest}
+        return {**body, "revision": digest, **self._progress()}
+
+    def _progress(self) -> dict[str, Any]:
+        """The last report and its age. No part of the revision: nobody who waits for a change waits for this."""
+        if self.reported_at is None:
+            return {}
+        return {"progress": {**msgspec.to_builtins(self.progress), "age": self._clock() - self.reported_at}}
 
     def _role(self, role: str, state: JobState) -> dict[str, Any]:
         record = self.record.roles[role]
