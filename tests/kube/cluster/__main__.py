@@ -45,3 +45,5 @@ if __name__ == "__main__":
         main()
     except (BuildError, MissingError, StartError) as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("interrupted: the same command carries on from here")

@@ -93,7 +93,8 @@ class Cluster:
             try:
                 self.directory.mkdir(parents=True)
             except FileExistsError:
-                raise StartError(f"the cluster {self.name} runs already: `python -m tests.kube.cluster down`") from None
+                command = f"python -m tests.kube.cluster down --name {self.name}"
+                raise StartError(f"the cluster {self.name} runs already; `{command}` removes it") from None
             owner = None if keep else Identity.of(os.getpid())
             (self.directory / "owner.json").write_text(json.dumps(owner and asdict(owner)))
 
