@@ -43,15 +43,12 @@ def even_out(cycle: Cycle) -> None:
 
 
 def _may_donate(cycle: Cycle, unit: Unit) -> bool:
-    """Who has to shrink for others in this cycle pays its pause anyway."""
-    if not can_give(unit) or unit.grew or unit.admitted or unit.promised or unit.facts.done:
-        return False
-    return unit.why is Code.MADE_ROOM if unit.moved else unit.frozen_for(cycle.now) <= 0
+    return can_give(unit) and not (unit.promised or unit.facts.done) and unit.frozen_for(cycle.now) <= 0
 
 
 def _may_receive(unit: Unit) -> bool:
     """It wanted to grow in this cycle and only room was missing."""
-    busy = unit.moved or unit.grew or unit.admitted or unit.short or unit.promised
+    busy = unit.short or unit.promised
     return not busy and unit.size > 0 and unit.lack is not None and unit.lack.code in _HELPED_BY_ROOM
 
 

@@ -59,7 +59,7 @@ def affordable(board: Board, unit: Unit, pods: Sequence[int], *, now: bool, grow
 
 def _spare(board: Board, cpu: int, memory: int, *, now: bool, growth: bool) -> Lack | None:
     for spare in (board.spare_later, board.spare_now) if now else (board.spare_later,):
-        if growth and cpu > 0 and spare[0] - cpu < board.kept_idle:
+        if growth and cpu <= spare[0] < cpu + board.kept_idle:
             return Lack(Code.LOAD)
         if board.by_limits and ((cpu > 0 and spare[0] < cpu) or (memory > 0 and spare[1] < memory)):
             return Lack(Code.PROMISED, needed=cpu if spare[0] < cpu else memory, placed=0 if spare[0] < cpu else 1)

@@ -41,8 +41,7 @@ def _asked_anew(cycle: Cycle) -> list[Unit]:
     ]
 
 
-def grow(cycle: Cycle) -> bool:
-    """Whether anyone that ran already got more."""
+def grow(cycle: Cycle) -> None:
     cycle.said.clear()
     for unit in _asked_anew(cycle):
         _raise_to(cycle, unit, unit.size_within(unit.facts.start))
@@ -52,8 +51,8 @@ def grow(cycle: Cycle) -> bool:
         if unit.admitted and not unit.optimistic:
             _raise_to(cycle, unit, unit.size_within(unit.facts.start))
     eager = _with_room(cycle, [unit for unit in active if _may_grow(cycle, unit)])
-    grown = _serve(cycle, (unit for unit in eager if unit.gpu))
-    return _serve(cycle, (unit for unit in eager if not unit.gpu)) or grown
+    _serve(cycle, (unit for unit in eager if unit.gpu))
+    _serve(cycle, (unit for unit in eager if not unit.gpu))
 
 
 def _with_room(cycle: Cycle, units: Iterable[Unit]) -> list[Unit]:
@@ -73,17 +72,20 @@ def _with_room(cycle: Cycle, units: Iterable[Unit]) -> list[Unit]:
         elif next_size(unit) > unit.size:
             unit.lack = lack if lack.role == unit.facts.scaled else Lack(Code.NO_ROOM, role=unit.facts.scaled)
         else:
-            unit.lack = Lack(Code.NOT_WORTHWHILE)
+            unit.lack = _at_the_top(unit)
     return found
 
 
-def _serve(cycle: Cycle, units: Iterable[Unit]) -> bool:
+def _at_the_top(unit: Unit) -> Lack:
+    """It has its maximum, or the rest up to it is too little to be worth a pause."""
+    return Lack(Code.AT_MAXIMUM if unit.size >= unit.ceiling else Code.NOT_WORTHWHILE, needed=unit.worthwhile())
+
+
+def _serve(cycle: Cycle, units: Iterable[Unit]) -> None:
     tree = Tree(cycle.policy.serving, units)
-    grown = False
     while len(tree):
         unit = tree.pop_leftmost()
         while step(cycle, unit):
-            grown = grown or not unit.admitted
             if unit.size >= unit.ceiling:
                 unit.lack = Lack(Code.AT_MAXIMUM)
                 break
@@ -91,7 +93,6 @@ def _serve(cycle: Cycle, units: Iterable[Unit]) -> bool:
             if following is not None and cycle.policy.serving(following) < cycle.policy.serving(unit):
                 tree.add(unit)
                 break
-    return grown
 
 
 def _raise_to(cycle: Cycle, unit: Unit, size: int) -> None:
@@ -139,14 +140,15 @@ def step(cycle: Cycle, unit: Unit) -> bool:
     """One step up if there is room for it now; else its lack is noted."""
     size = next_size(unit)
     if size <= unit.size:
-        unit.lack = Lack(Code.AT_MAXIMUM if unit.size >= unit.ceiling else Code.NOT_WORTHWHILE)
+        unit.lack = _at_the_top(unit)
         return False
     cycle.steps += 1
     before, after = unit.pods_at(unit.size), unit.pods_at(size)
     pods = [have - had for have, had in zip(after, before, strict=True)]
     lack = _seat_one(cycle, unit, pods) if sum(pods) == 1 else _seat_several(cycle, unit, pods)
     if lack is not None:
-        unit.lack = lack
+        one = unit.size_above(unit.size)
+        unit.lack = lack if size == one else Lack(Code.NOT_WORTHWHILE, needed=size - unit.size)
         return False
     cycle.board.resize(unit, size)
     unit.grew = True

@@ -36,7 +36,8 @@ def _other_words(cycle: Cycle, lack: Lack, facts: JobFacts, role: RoleFacts | No
         case Code.ROOM_COMING:
             return f"room is being made{lack.other}"
         case Code.NOT_WORTHWHILE:
-            return f"more would not win back its pause of {facts.rescale_seconds or 0.0:.0f} s in time"
+            pause = facts.rescale_seconds or 0.0
+            return f"fewer than {lack.needed} more would not win back its pause of {pause:.0f} s in time"
     return _short_words(cycle, lack, role)
 
 

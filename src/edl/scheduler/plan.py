@@ -5,7 +5,7 @@
  3. foreign pods that do not fit are made room for;
  4. minima are admitted, as gangs, others shrinking for them;
  5. jobs grow into what is free now;
- 6. if none that ran could, shares are evened out (cfs);
+ 6. if nobody moved in all this, shares are evened out (cfs);
  7. every unit says why it has its size.
 
 Each step ends: 1 to 4 pass over their lists once, and every turn of their inner loops seats a pod of a finite list
@@ -80,7 +80,8 @@ def plan(snapshot: Snapshot, memory: Memory | None = None, *, now: float, settin
     obey_users(cycle)
     foreign.make_room()
     admit(cycle)
-    if not grow(cycle) and cycle.policy.evens_out:
+    grow(cycle)
+    if cycle.policy.evens_out and not any(unit.moved or unit.grew or unit.admitted for unit in cycle.active):
         even_out(cycle)
     return Plan(
         policy=cycle.policy.name,
