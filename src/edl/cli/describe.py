@@ -57,13 +57,16 @@ def _what(job: Summary, now: float) -> str:
         "Size": size,
         "Why": job.reason or "nothing decided yet",
     }
-    cause = job.status.get("root_cause") or job.status.get("rootCause")
-    if cause:
-        lines["Cause"] = _cause(cause)
+    if cause := cause_of(job):
+        lines["Cause"] = cause
     return "\n".join(f"{name + ':':8}{words}" for name, words in lines.items())
 
 
-def _cause(cause: Mapping[str, Any]) -> str:
+def cause_of(job: Summary) -> str:
+    """Why it failed, with the last words of the pod; empty if nobody has said."""
+    cause: Mapping[str, Any] = job.status.get("root_cause") or job.status.get("rootCause") or {}
+    if not cause:
+        return ""
     code = cause.get("exit_code", cause.get("exitCode"))
     words = ", ".join(filter(None, (cause.get("reason"), "" if code is None else f"exit code {code}")))
     last = "".join(f"\n          | {line}" for line in str(cause.get("message") or "").splitlines())

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "up": ("edl.cli.up", "start a cluster on this machine, where pods are processes"),
     "down": ("edl.cli.down", "stop it"),
+    "run": ("edl.cli.run", "submit jobs and watch them until they end"),
     "submit": ("edl.cli.submit", "check manifests, then create the jobs in them"),
     "get": ("edl.cli.get", "list jobs: phase, size, and why"),
     "describe": ("edl.cli.describe", "all about a job: its size and why, what happened, what to do next"),
