@@ -31,7 +31,8 @@ def test_a_job_trains_every_task_once_per_pass_and_reports(tmp_path: Path) -> No
 
 def _complete(made: Job) -> Progress | None:
     reported = made.service.progress()
-    return reported[0] if reported and reported[0].done == PASSES * CHUNKS else None
+    told = reported is not None and reported[0].done == PASSES * CHUNKS and reported[0].loss is not None
+    return reported[0] if told else None
 
 
 def test_a_job_without_parameter_servers_uses_the_queue_alone(tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_the_service_is_away_and_training_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_trainer_that_is_asked_to_go_finishes_its_task_and_exits_143(tmp_path: Path) -> None:
-    with job(tmp_path, SECONDS="0.3", **QUICK) as made:
+    with job(tmp_path, SECONDS="0.15", **QUICK) as made:
         made.start_all()
         made.until_done(3)
         made.kill("trainer-0", signal.SIGTERM)
@@ -196,7 +197,7 @@ def test_a_chunk_that_always_fails_fails_the_job_with_its_reason(tmp_path: Path)
 
 
 def test_another_number_of_chunks_is_refused(tmp_path: Path) -> None:
-    with job(tmp_path, SECONDS="0.2", **QUICK) as made:
+    with job(tmp_path, SECONDS="0.1", **QUICK) as made:
         made.start_all(trainers=1)
         made.until_done(1)
         made.start("trainer", 1, CHUNKS="13")

@@ -37,6 +37,7 @@ class Keeper:
     ) -> None:
         self._board, self._fleet, self._interval, self._clock = board, fleet, interval, clock
         self._layout: tuple[Member, ...] = ()
+        self._view = board.view
         self._states: dict[Member, State | None] = {}
         self._restoring = False  # the present era has begun and not all servers are in it yet
         self._saved_at = clock()
@@ -71,6 +72,7 @@ class Keeper:
         self._look_at_servers()
 
     def _look_at_servers(self) -> None:
+        self._view = self._board.view  # one look sees one state of the job, though it may change meanwhile
         trouble = self._trouble()
         if trouble == "lost":
             self._recover()
@@ -82,7 +84,7 @@ class Keeper:
 
     def _find_layout(self) -> str:
         """The servers that are in the present era already: a new master finds what the last one made."""
-        states = self._states = self._fleet.states(self._board.view.members)
+        states = self._states = self._fleet.states(self._view.members)
         silent = [member.address for member in self._wanted_layout() if states[member] is None]
         if silent:
             return f"the parameter server at {', '.join(silent)} does not answer"
@@ -95,7 +97,7 @@ class Keeper:
 
     def _trouble(self) -> str:
         """What keeps the present layout from being used: empty, `lost` if only a restore helps, else words."""
-        members, era = self._board.view.members, self._board.queue.era
+        members, era = self._view.members, self._board.queue.era
         if self._restoring:
             return "lost"
         if not self._layout and (trouble := self._find_layout()):
@@ -159,7 +161,7 @@ class Keeper:
 
     def _wanted_layout(self) -> tuple[Member, ...]:
         """As many servers as the job wants, those that are in place first; empty if there are not enough."""
-        view = self._board.view
+        view = self._view
         draining = {member for member, state in self._states.items() if state and state.draining}
         usable = [member for member in view.members if member not in view.departing | draining]
         usable.sort(key=lambda member: (member not in self._layout, member.index))
@@ -167,7 +169,7 @@ class Keeper:
 
     def _whole_layout(self) -> tuple[Member, ...]:
         """The present servers if all of them are still there; they will do when those wanted did not come."""
-        view = self._board.view
+        view = self._view
         whole = all(member in view.members and member not in view.departing for member in self._layout)
         return self._layout if whole else ()
 
@@ -195,11 +197,12 @@ class Keeper:
     def _recover(self) -> None:
         """Restores the newest checkpoint on as many servers as the job wants, and takes the queue back to it."""
         board, queue = self._board, self._board.queue
-        before, self._states = self._layout, self._fleet.states(board.view.members)
+        view = self._view = board.view
+        before, self._states = self._layout, self._fleet.states(view.members)
         wanted = self._wanted_layout() or self._whole_layout()
         with board.changed:
-            there = len(board.view.members) - len(board.view.departing)
-            self._shut(f"waiting for {board.view.wanted or 0} parameter servers, {there} are there")
+            there = len(view.members) - len(view.departing)
+            self._shut(f"waiting for {view.wanted or 0} parameter servers, {there} are there")
             board.addresses = []
         if not wanted or any(self._states.get(member) is None for member in wanted):
             return
@@ -211,7 +214,7 @@ class Keeper:
         failures = self._fleet.restore(wanted, era, cut)
         if not failures:
             self._restoring, self._layout, self._saved_at = False, wanted, self._clock()
-            self._fleet.release(member for member in before if member not in wanted and member in board.view.members)
+            self._fleet.release(member for member in before if member not in wanted and member in view.members)
             board.attention.set()
         elif cut and any(isinstance(error, RefusalError) and error.code == "damaged" for error in failures):
             self._fall_back(cut, failures[0])
