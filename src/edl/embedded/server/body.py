@@ -98,7 +98,7 @@ def parse_as(call: Call, type_name: str) -> Object:
     return settled
 
 
-def check_kind(call: Call, obj: Object) -> None:
+def check_kind(call: Call, obj: Object, *, patched: bytes | None = None) -> None:
     resource = call.resource
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
     if resource.custom is not None and not (kind and api_version):
@@ -122,6 +122,8 @@ def check_kind(call: Call, obj: Object) -> None:
         raise status.invalid(resource.group, str(kind), name, [cause])
     if kind != resource.kind:
         why = f"converting (v1.{kind}) to (core.{resource.kind}): unknown conversion"
+        if patched is not None:
+            raise status.invalid("", "", "", [causes.invalid("patch", patched.decode(), why)])
         raise status.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {why}')
     obj["kind"], obj["apiVersion"] = kind, api_version
 

@@ -16,6 +16,7 @@ from edl.embedded.server.store import Entry
 from edl.embedded.server.types import builtin_types
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_PROTECTED = ("default", "kube-system", "kube-public")
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
@@ -102,20 +103,17 @@ def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOptions) -
     _check_preconditions(call, meta, options)
     _plan_finalizers(meta, options)
     if call.resource.storage == "/namespaces":
-        _terminate_namespace(call, obj)
+        _terminate_namespace(obj)
     grace = _grace(call, obj, options)
-    held = bool(meta.get("finalizers")) or _is_held_namespace(call, obj)
-    if held or grace:
+    if grace or _is_held(call, obj, old):
         _mark(core, meta, grace or 0)
         if call.resource.storage == "/namespaces":
-            del meta["deletionGracePeriodSeconds"]
+            meta.pop("deletionGracePeriodSeconds", None)
         if obj == old:
             return entry, False
         return (core.preview(obj) if _dry(call, options) else core.put(call.resource, obj)), False
-    if grace is not None or call.resource.storage == "/namespaces":
+    if grace is not None:
         _mark(core, meta, 0)
-        if grace is None:
-            del meta["deletionGracePeriodSeconds"]
     if _dry(call, options):
         return core.preview(obj), True
     entry = core.remove(call.resource, obj)
@@ -154,21 +152,20 @@ def _grace(call: Call, obj: Object, options: DeleteOptions) -> int | None:
     return min(int(wanted), int(meta.get("deletionGracePeriodSeconds", wanted)))
 
 
-def _terminate_namespace(call: Call, namespace: Object) -> None:
-    if namespace["metadata"]["name"] in ("default", "kube-system", "kube-public"):
-        name = namespace["metadata"]["name"]
+def _terminate_namespace(namespace: Object) -> None:
+    name = namespace["metadata"]["name"]
+    if name in _PROTECTED:
         raise status.forbidden("", "namespaces", name, "this namespace may not be deleted")
-    if namespace["metadata"].get("deletionTimestamp") and namespace["spec"].get("finalizers"):
-        why = (
-            "The system is ensuring all content is removed from this namespace.  Upon completion, this namespace will "
-            "automatically be purged by the system."
-        )
-        raise status.conflict("", "namespaces", namespace["metadata"]["name"], why)
     namespace["status"]["phase"] = "Terminating"
 
 
-def _is_held_namespace(call: Call, obj: Object) -> bool:
-    return call.resource.storage == "/namespaces" and bool(obj["spec"].get("finalizers"))
+def _is_held(call: Call, obj: Object, old: Object) -> bool:
+    """A namespace is first only marked, and then stays until its own finalizers, in the spec, are gone."""
+    if obj["metadata"].get("finalizers"):
+        return True
+    if call.resource.storage != "/namespaces":
+        return False
+    return bool(obj["spec"].get("finalizers")) or not old["metadata"].get("deletionTimestamp")
 
 
 def _plan_finalizers(meta: Object, options: DeleteOptions) -> None:

@@ -60,21 +60,12 @@ def fill_defaults(value: Any, schema: Schema) -> None:
 
 
 def _default_one(value: dict[str, Any], name: str, schema: Schema) -> None:
-    if name in value and value[name] is None and not schema.get("nullable") and "default" in schema:
-        del value[name]
+    if name in value and value[name] is None and not schema.get("nullable"):
+        del value[name]  # a null where there may be none counts as absent
     if name not in value and "default" in schema:
         value[name] = copy.deepcopy(schema["default"])
     if name in value:
         fill_defaults(value[name], schema)
-
-
-def drop_nulls(value: Any, schema: Schema) -> None:
-    """A null where null is not allowed counts as absent for objects' fields, as in Kubernetes."""
-    if isinstance(value, dict):
-        properties = schema.get("properties") or {}
-        for name in [name for name, item in value.items() if item is None and name in properties]:
-            if not properties[name].get("nullable") and "default" in properties[name]:
-                del value[name]
 
 
 def to_type(schema: Schema, *, root: bool = False) -> Type:

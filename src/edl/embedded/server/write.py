@@ -169,7 +169,7 @@ def _patched(call: Call, change: Transform, present: Object) -> Object:
     document = encode(new)
     if not isinstance(new.get("metadata"), dict):
         raise status.bad_request("the patched object has no metadata")
-    body.check_kind(call, new)
+    body.check_kind(call, new, patched=document)
     body.complain(call, body.settle(call, new, document, patched=True), patched=document)
     new = conversion.incoming(call.resource, new)
     if call.resource.storage == "/secrets":
@@ -358,8 +358,7 @@ def _check_config_kind(call: Call, config: Object) -> None:
 
 
 def _drop_unset(config: Object, call: Call) -> None:
-    """Settling writes the empty structs that Go writes; an applied configuration must name only what its author
-    named."""
+    """Settling adds empty structs and drops empty values; a configuration must name exactly what its author named."""
     named = body.parse_yaml(call.body, call.resource.kind)
     _intersect(config, named)
 
@@ -368,6 +367,7 @@ def _intersect(value: object, named: object) -> None:
     if isinstance(value, dict) and isinstance(named, dict):
         for key in [key for key in value if key not in named]:
             del value[key]
+        value.update({key: item for key, item in named.items() if key not in value and item in ({}, [], "")})
         for key, item in value.items():
             _intersect(item, named[key])
     elif isinstance(value, list) and isinstance(named, list):

@@ -22,7 +22,7 @@ def check_metadata(resource: Resource, meta: Object) -> Iterator[Cause]:
     yield from check_labels(meta.get("labels"), "metadata.labels")
     yield from _annotations(meta)
     yield from _owners(meta)
-    yield from _finalizers(meta)
+    yield from _finalizers(meta, standard=resource.custom is None and resource.group != "apiextensions.k8s.io")
     prefix = meta.get("generateName") or ""
     if prefix:
         whole = prefix[:-1] + "a" if prefix.endswith("-") else prefix
@@ -30,12 +30,12 @@ def check_metadata(resource: Resource, meta: Object) -> Iterator[Cause]:
             yield causes.invalid("metadata.generateName", prefix, problem)
 
 
-def _finalizers(meta: Object) -> Iterator[Cause]:
+def _finalizers(meta: Object, *, standard: bool) -> Iterator[Cause]:
     for index, finalizer in enumerate(meta.get("finalizers") or ()):
         at = f"metadata.finalizers[{index}]"
         for problem in names.label_key_problems(finalizer):
             yield causes.invalid("metadata.finalizers", finalizer, problem)
-        if "/" not in finalizer and finalizer not in ("kubernetes", "orphan", "foregroundDeletion"):
+        if standard and "/" not in finalizer and finalizer not in ("kubernetes", "orphan", "foregroundDeletion"):
             yield causes.invalid(at, finalizer, "name is neither a standard finalizer name nor is it fully qualified")
 
 
