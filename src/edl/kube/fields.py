@@ -44,7 +44,8 @@ class Fields:
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = tuple(dict.fromkeys((*COMMON, *paths)))
-        self._all = attrgetter(*self.paths)
+        self.quick: Callable[[Any], tuple[Any, ...]] = attrgetter(*self.paths)
+        """`read`, where nothing is absent; else it raises AttributeError."""
         self._each = [attrgetter(path) for path in self.paths]
         parents: dict[str, list[tuple[int, str]]] = {}
         for place, path in enumerate(self.paths):
@@ -55,11 +56,7 @@ class Fields:
 
     def read(self, item: Any) -> tuple[Any, ...]:
         """One value per path; None where a part of the path is absent."""
-        try:
-            values: tuple[Any, ...] = self._all(item)
-            return values
-        except AttributeError:
-            return tuple(_or_none(read, item) for read in self._each)
+        return tuple(_or_none(read, item) for read in self._each)
 
     def share(self, item: Any, values: tuple[Any, ...]) -> None:
         """Replaces the item's values by these equal ones."""

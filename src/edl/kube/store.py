@@ -95,8 +95,10 @@ class Store(Generic[T]):
 
     def _put(self, key: Key, old: T | None, new: T) -> None:
         fields = self._fields
-        after = fields.read(new)
-        before = fields.read(old) if old is not None else None
+        try:
+            after, before = fields.quick(new), None if old is None else fields.quick(old)
+        except AttributeError:
+            after, before = fields.read(new), None if old is None else fields.read(old)
         if before == after:  # nearly always, when there is an old one
             fields.share(new, before)
         else:

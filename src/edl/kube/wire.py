@@ -134,7 +134,9 @@ async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes | mem
     size = 0
     async for chunk in chunks:
         end = chunk.rfind(b"\n") + 1
-        if end or not chunk:  # an empty chunk says that the stream has begun, and is passed on
+        if not chunk:  # the stream has begun: that is passed on
+            yield chunk
+        if end:
             head = memoryview(chunk)[:end]  # no copy: this is most of what a busy watch moves through memory
             yield b"".join((*rest, head)) if rest else head
             rest, size = [], 0
