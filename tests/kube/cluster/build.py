@@ -80,7 +80,7 @@ def binary(name: str) -> Path:
 def sources(name: str) -> Path:
     """The sources of the module that a binary is built from, for the manifests that come with them."""
     module = BINARIES[name]
-    command = ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module.requirement]
+    command = [_go(), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module.requirement]
     return Path(
         subprocess.run(command, cwd=GO / module.name, capture_output=True, text=True, check=True).stdout.strip()
     )
@@ -91,10 +91,7 @@ def build(*names: str) -> None:
     missing = [name for name in names if not (BINARIES[name].output / name).exists()]
     if not missing:
         return
-    if not shutil.which("go"):
-        raise BuildError(
-            "needs Go 1.21 or newer (it fetches the version that go.mod asks for): https://go.dev/doc/install"
-        )
+    _go()
     with locked(cache_root() / "tools" / ".lock"):
         for name in missing:
             target = BINARIES[name].output / name
@@ -102,10 +99,17 @@ def build(*names: str) -> None:
                 _build_one(BINARIES[name], name, target)
 
 
+def _go() -> str:
+    """Go from the path, or from where its own installer puts it, which sudo's path leaves out."""
+    if found := shutil.which("go") or shutil.which("/usr/local/go/bin/go"):
+        return found
+    raise BuildError("needs Go 1.21 or newer (it fetches the version that go.mod asks for): https://go.dev/doc/install")
+
+
 def _build_one(module: Module, name: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(".unfinished")
-    command = ["nice", "go", "build", "-v", "-mod=readonly", "-trimpath", "-ldflags", module.link_flags]
+    command = ["nice", _go(), "build", "-v", "-mod=readonly", "-trimpath", "-ldflags", module.link_flags]
     started = time.monotonic()
     print(f"building {name} {module.version}", flush=True)
     with subprocess.Popen(
