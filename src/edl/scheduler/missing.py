@@ -106,10 +106,9 @@ def _quota_in_words(cycle: Cycle, lack: Lack) -> str:
     account = cycle.snapshot.accounts[lack.account]
     left = max(0, cycle.board.tax_later[lack.account])
     base = account.resource.removeprefix("requests.").removeprefix("limits.")
-    return (
-        f"quota {account.namespace}/{account.quota} has {show(base, left)} of {show(base, account.hard)} left "
-        f"({account.resource}), {show(base, lack.needed)} needed"
-    )
+    have = f"{_bare(base, left)} of {show(base, account.hard)} left"
+    which = f" ({account.resource})" if account.resource not in (base, CPU, MEMORY) else ""
+    return f"quota {account.namespace}/{account.quota} has {have}{which}, {_bare(base, lack.needed)} needed"
 
 
 def _load_in_words(cycle: Cycle) -> str:
