@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from edl.embedded.server import delete, discovery, openapi, podverbs, read, reviews, scale, status, write
 from edl.embedded.server.call import ANONYMOUS, JSON, Answer, Call, Query, User, resolve
 from edl.embedded.server.core import Core
-from edl.embedded.server.store import StoreError
+from edl.embedded.server.storefile import StoreError
 from edl.embedded.server.tokens import Tokens
 from edl.embedded.server.watch import Watch
 

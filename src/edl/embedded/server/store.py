@@ -1,50 +1,35 @@
-"""The durable, versioned store behind the API server: every write is one row of one append-only SQLite table.
+"""The durable, versioned store behind the API server: every write is one row of one append-only table.
 
 A write gets the next number of one global counter, as in etcd, and is a row `(rv, resource, namespace, name, body)`;
 a deletion is a row too. The present state, the history that feeds watches, and what a list at an older revision saw
-are all readings of that table, and all of them are kept in memory: SQLite is read once, when the store opens.
+are all readings of that table, and all of them are kept in memory: the file is read once, when the store opens.
 
 Writers stage (`put`, `remove`) and then await `committed()`. Everything staged within one turn of the event loop
 becomes one transaction, so many concurrent requests share its cost. Readers see only what was committed; writers also
-see what is staged, so that two writes of one turn cannot both win. In WAL mode with `synchronous=NORMAL` a
-transaction that COMMIT returned from is in the kernel's hands: a kill -9 of the process cannot undo it. After a power
-cut the newest transactions may be missing (whole ones, from the end), and never is the file torn.
+see what is staged, so that two writes of one turn cannot both win.
 
-The store knows nothing of Kubernetes beyond keys and revisions; bodies are opaque bytes.
+The store knows nothing of Kubernetes beyond keys and revisions; bodies are opaque bytes. `storefile.py` is the file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sortedcontainers import SortedDict
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS revision (
-    rv INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    deleted INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
-"""
-_FORMAT = 1
-_WAL_PAGES = 2000
+from edl.embedded.server.storefile import StoreError, StoreFile, row
+
+_log = logging.getLogger(__name__)
+_WAL_ROWS = 2000
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-wide object is empty."""
-
-
-class StoreError(Exception):
-    """The store cannot do its work; the message says which file, what is wrong with it and what to do."""
-
-
-class StoreDamagedError(StoreError):
-    """The file cannot be trusted. `edl.embedded.server.recovery` makes a new one from what can be read."""
 
 
 class CompactedError(Exception):
@@ -52,16 +37,15 @@ class CompactedError(Exception):
 
 
 class Entry:
-    """One object as of one revision. `parsed` is scratch space for readers that decode a body more than once."""
+    """One object as of one revision."""
 
-    __slots__ = ("body", "name", "namespace", "parsed", "rv")
+    __slots__ = ("body", "name", "namespace", "rv")
 
     def __init__(self, namespace: str, name: str, rv: int, body: bytes) -> None:
         self.namespace = namespace
         self.name = name
         self.rv = rv
         self.body = body
-        self.parsed: Any = None
 
 
 class Change:
@@ -76,7 +60,8 @@ class Change:
         self.entry = entry
         self.old = old
         self.deleted = deleted
-        self.encoded: dict[object, bytes] = {}  # by format: each change is encoded once, however many watch it
+        self.encoded: dict[object, bytes] | None = {}
+        """While it is handed out, by format: a change is encoded once, however many watch it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +91,13 @@ class Store:
         self._listeners: dict[str, list[Listener]] = {}
         self._checkpoint: asyncio.Task[None] | None = None
         self._rows_since_checkpoint = 0
-        self._compacted = 0
-        self._rv = 0
-        self._db = self._open()
+        self._file = StoreFile(path)
+        self._compacted = self._rv = self._file.compacted
+        try:
+            self._load()
+        except StoreError:
+            self._file.close()
+            raise
         self._next = self._rv
 
     # -- reading
@@ -224,47 +213,38 @@ class Store:
         batch, done = self._batch, self._done
         self._batch, self._staged, self._done = [], {}, None
         assert done is not None
+        rows = [row(c.rv, c.resource, c.entry.namespace, c.entry.name, c.deleted, c.entry.body) for c in batch]
         try:
-            self._write(batch)
-        except sqlite3.Error as error:
+            self._file.write(rows, garbage=self._garbage, compacted=self._compacted)
+        except StoreError as error:
             self._next = self._rv
-            done.set_exception(StoreError(f"{self.path}: nothing was written: {error}. {_advice(error)}"))
+            done.set_exception(error)
             done.exception()  # a writer that went away must not leave a warning behind
             return
+        self._garbage = []
         self._rv = self._next
         self._publish(batch)
         done.set_result(None)
         self._checkpoint_if_due(len(batch))
-
-    def _write(self, batch: list[Change]) -> None:
-        garbage = self._garbage
-        rows = [
-            (c.rv, c.resource, c.entry.namespace, c.entry.name, c.deleted, c.entry.body, zlib.crc32(c.entry.body))
-            for c in batch
-        ]
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT INTO revision VALUES (?,?,?,?,?,?,?)", rows)
-            if garbage:
-                self._db.executemany("DELETE FROM revision WHERE rv=?", [(rv,) for rv in garbage])
-                self._db.execute("REPLACE INTO setting VALUES ('compacted', ?)", (self._compacted,))
-            self._db.execute("COMMIT")
-        except sqlite3.Error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-        self._garbage = []
 
     def _publish(self, batch: list[Change]) -> None:
         for change in batch:
             self._apply(change)
         self._compact()
         for resource in {change.resource for change in batch}:
-            listeners = self._listeners.get(resource)
-            if listeners:
-                changes = [change for change in batch if change.resource == resource]
-                for listener in tuple(listeners):
-                    listener(changes)
+            self._tell(resource, [change for change in batch if change.resource == resource])
+        for change in batch:
+            change.encoded = None
+
+    def _tell(self, resource: str, changes: list[Change]) -> None:
+        listeners = self._listeners.get(resource, [])
+        for listener in tuple(listeners):
+            try:
+                listener(changes)
+            except Exception:  # the write is durable: no listener may keep its writer from hearing so
+                _log.exception("a listener of %s failed and is dropped", resource)
+                if listener in listeners:
+                    listeners.remove(listener)
 
     def _apply(self, change: Change) -> None:
         live = self._live.get(change.resource)
@@ -302,62 +282,31 @@ class Store:
     # -- the file
     # -------------------------------------------------------------------------------------------------------------
 
-    def _open(self) -> sqlite3.Connection:
-        try:
-            db = connect(self.path)
-            db.executescript(_SCHEMA)
-            settings = dict(db.execute("SELECT name, value FROM setting"))
-            if settings.setdefault("format", _FORMAT) != _FORMAT:
-                raise StoreError(
-                    f"{self.path}: written by another version of edl (format {settings['format']}); move the "
-                    "file away to start afresh"
-                )
-            db.execute("REPLACE INTO setting VALUES ('format', ?)", (_FORMAT,))
-            self._compacted = settings.get("compacted", 0)
-            self._load(db)
-        except sqlite3.DatabaseError as error:
-            raise _unusable(self.path, error) from error
-        return db
-
-    def _load(self, db: sqlite3.Connection) -> None:
-        for (problem,) in db.execute("PRAGMA quick_check(1)"):
-            if problem != "ok":
-                raise StoreDamagedError(
-                    f"{self.path}: the file is damaged ({problem}); `edl up --recover` keeps a copy and "
-                    "restores what can be read"
-                )
+    def _load(self) -> None:
         compacted = self._compacted
-        self._rv = compacted
-        for rv, resource, namespace, name, deleted, body, crc in db.execute("SELECT * FROM revision ORDER BY rv"):
-            if zlib.crc32(body) != crc:
-                raise StoreDamagedError(
-                    f"{self.path}: revision {rv} ({resource} {namespace}/{name}) does not match its checksum; "
-                    "`edl up --recover` keeps a copy and restores what can be read"
-                )
-            change = Change(
-                resource, Entry(namespace, name, rv, body), self.get(resource, (namespace, name)), bool(deleted)
-            )
+        for found in self._file.rows():
+            entry = Entry(found.namespace, found.name, found.rv, found.body)
+            old = self.get(found.resource, (found.namespace, found.name))
+            change = Change(found.resource, entry, old, bool(found.deleted))
+            change.encoded = None
             self._apply(change)
-            if rv <= compacted:
-                self._history.pop()
-                self._history_bytes -= len(body)
-            self._rv = rv
+            if found.rv <= compacted:
+                self._history_bytes -= len(self._history.pop().entry.body)
+            self._rv = max(found.rv, compacted)
         self._compact()
 
     def _checkpoint_if_due(self, rows: int) -> None:
-        """Fold the write-ahead log into the file, off the event loop, because that is where SQLite waits for the
-        disk."""
         self._rows_since_checkpoint += rows
-        if self.path is None or self._rows_since_checkpoint < _WAL_PAGES or self._checkpoint is not None:
+        if self.path is None or self._rows_since_checkpoint < _WAL_ROWS or self._checkpoint is not None:
             return
         self._rows_since_checkpoint = 0
-        self._checkpoint = asyncio.get_running_loop().create_task(self._run_checkpoint(self.path))
+        self._checkpoint = asyncio.get_running_loop().create_task(self._run_checkpoint())
 
-    async def _run_checkpoint(self, path: Path) -> None:
+    async def _run_checkpoint(self) -> None:
         try:
-            await asyncio.to_thread(_fold_log, path)
-        except sqlite3.Error:
-            pass  # the log stays and grows; the next attempt, or closing, folds it
+            await asyncio.to_thread(self._file.fold_log)
+        except sqlite3.Error as error:
+            _log.warning("%s: the write-ahead log could not be folded and grows: %s", self.path, error)
         finally:
             self._checkpoint = None
 
@@ -367,23 +316,7 @@ class Store:
             await asyncio.wait([self._done])
         if self._checkpoint is not None:
             await asyncio.wait([self._checkpoint])
-        self._db.close()
-
-
-def connect(path: Path | None) -> sqlite3.Connection:
-    db = sqlite3.connect(path if path is not None else ":memory:", isolation_level=None, timeout=5)
-    db.execute("PRAGMA journal_mode=WAL")
-    db.execute("PRAGMA synchronous=NORMAL")
-    db.execute("PRAGMA wal_autocheckpoint=0")
-    return db
-
-
-def _fold_log(path: Path) -> None:
-    db = connect(path)
-    try:
-        db.execute("PRAGMA wal_checkpoint(PASSIVE)")
-    finally:
-        db.close()
+        self._file.close()
 
 
 def _between(live: SortedDict, namespace: str, after: Key | None) -> Iterator[Entry]:
@@ -400,17 +333,3 @@ def _undo(then: SortedDict, change: Change) -> None:
         then.pop(key, None)
     else:
         then[key] = change.old
-
-
-def _advice(error: sqlite3.Error) -> str:
-    if "full" in str(error):
-        return "Free some space on that disk; reading goes on, and writing will as soon as there is room"
-    return "Reading goes on; see that the file and its directory can be written"
-
-
-def _unusable(path: Path | None, error: sqlite3.DatabaseError) -> StoreError:
-    if isinstance(error, sqlite3.OperationalError):
-        return StoreError(f"{path}: cannot be opened: {error}")
-    return StoreDamagedError(
-        f"{path}: the file is damaged ({error}); `edl up --recover` keeps a copy and restores what can be read"
-    )

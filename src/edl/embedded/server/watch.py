@@ -109,6 +109,8 @@ class Watch:
             entry = _left(change)
         if not self._columns_sent:
             return self._line(kind, entry)
+        if change.encoded is None:
+            return self._line(kind, entry)
         key = (kind, self._renderer.cache_key)
         line = change.encoded.get(key)
         if line is None:

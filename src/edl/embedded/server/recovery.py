@@ -1,0 +1,101 @@
+"""A way back from a damaged store: keep the file as it is, and make a new one from every row that can still be read.
+
+Nothing is lost silently: the result says how many objects came back, which revisions did not, and where the damaged
+file lies. History is not restored; every watch begins anew.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from edl.embedded.server.storefile import Row, StoreFile, connect
+
+_GAP = 10_000  # revisions that clients may have seen and that could not be read must not be given out again
+_LONGEST_LEAP = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    restored: int
+    damaged: tuple[str, ...]
+    """What was there and cannot be trusted: one line per row, or per place in the file."""
+    kept: Path
+    """The damaged file, untouched."""
+
+
+def recover(path: Path) -> Recovery:
+    """Replace the store at `path`. The store must not be open."""
+    kept = _set_aside(path)
+    rows, damaged = _salvage(kept)
+    live: dict[tuple[str, str, str], Row] = {}
+    for found in rows:
+        key = (found.resource, found.namespace, found.name)
+        if found.deleted:
+            live.pop(key, None)
+        else:
+            live[key] = found
+    newest = max((found.rv for found in rows), default=0) + _GAP
+    file = StoreFile(path)
+    try:
+        file.write(sorted(live.values()), garbage=(), compacted=newest)
+    finally:
+        file.close()
+    return Recovery(len(live), tuple(damaged), kept)
+
+
+def _set_aside(path: Path) -> Path:
+    number = 1
+    while (kept := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    shutil.move(path, kept)
+    for suffix in ("-wal", "-shm"):
+        beside = Path(f"{path}{suffix}")
+        if beside.exists():
+            shutil.move(beside, f"{kept}{suffix}")
+    return kept
+
+
+def _salvage(kept: Path) -> tuple[list[Row], list[str]]:
+    """Read row by row from a copy; where a page is broken, leap over it."""
+    copy = kept.with_name(f"{kept.name}.reading")
+    for suffix in ("", "-wal"):
+        if Path(f"{kept}{suffix}").exists():
+            shutil.copy(f"{kept}{suffix}", f"{copy}{suffix}")
+    try:
+        return _read_rows(copy)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{copy}{suffix}").unlink(missing_ok=True)
+
+
+def _read_rows(copy: Path) -> tuple[list[Row], list[str]]:
+    rows: list[Row] = []
+    damaged: list[str] = []
+    try:
+        db = connect(copy)
+    except sqlite3.DatabaseError as error:
+        return rows, [f"the whole file: {error}"]
+    after, leap = 0, 1
+    try:
+        while leap < _LONGEST_LEAP:
+            try:
+                values = db.execute("SELECT * FROM revision WHERE rv > ? ORDER BY rv LIMIT 1", (after,)).fetchone()
+            except sqlite3.DatabaseError as error:
+                if leap == 1:
+                    damaged.append(f"after revision {after}: {error}")
+                after, leap = after + leap, leap * 2
+                continue
+            if values is None:
+                break
+            found = Row(*values)
+            after, leap = found.rv, 1
+            if found.intact:
+                rows.append(found)
+            else:
+                damaged.append(f"revision {found.rv}: {found.resource} {found.namespace}/{found.name}")
+    finally:
+        db.close()
+    return rows, damaged
