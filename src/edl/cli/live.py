@@ -53,12 +53,21 @@ def changes(before: Summary | None, after: Summary) -> list[str]:
     said = []
     if before is None or before.phase != after.phase:
         said.append(after.phase or "submitted, the operator has not looked at it yet")
-    if after.target is not None and (before is None or before.target != after.target):
-        was = before.target if before is not None and before.target is not None else 0
-        said.append(f"size {was} -> {after.target}: {after.reason}")
-    elif after.reason and (before is None or before.reason != after.reason):
+    decided = decisions(before, after)
+    said += decided
+    if not decided and after.reason and (before is None or before.reason != after.reason):
         said.append(after.reason)
     return said
+
+
+def decisions(before: Summary | None, after: Summary) -> list[str]:
+    """Changes of the size that was granted, oldest first, each with the reason that it was granted for."""
+    known = before.scale.get("history") or () if before is not None else ()
+    return [
+        f"size {entry.get('from') or 0} -> {entry.get('to') or 0}: {entry.get('reason', '')}"
+        for entry in after.scale.get("history") or ()
+        if entry not in known
+    ]
 
 
 def numbers(look: Look) -> list[str]:

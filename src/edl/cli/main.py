@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
+    "demo": ("edl.cli.demo", "watch elastic training happen, in about a minute"),
     "up": ("edl.cli.up", "start a cluster on this machine, where pods are processes"),
     "down": ("edl.cli.down", "stop it"),
     "run": ("edl.cli.run", "submit jobs and watch them until they end"),

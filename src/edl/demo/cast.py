@@ -1,0 +1,119 @@
+"""Who takes part: two training jobs and an online service, as the manifests that a user would write."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import edl
+
+Manifest = dict[str, Any]
+
+NODES, CORES = 4, 3  # cores for trainers and services; masters and parameter servers live on the rest
+NODE_CPU = "3500m"
+REGRESSION, CLICKS, SERVICE = "fit-a-line", "ctr", "shop"
+SERVICE_PODS, SERVICE_CORES = 2, 2
+LEDGER = "ledger.jsonl"
+DATA = "/data"
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How long it takes: tasks of both jobs in all, seconds per task, and how long a scene is left to be looked at."""
+
+    regression_passes: int = 9
+    clicks_passes: int = 6
+    chunks: int = 60
+    seconds_per_task: float = 0.45
+    scene: float = 3.5
+
+
+SLOW = Pace()
+QUICK = Pace(regression_passes=5, clicks_passes=3, chunks=48, seconds_per_task=0.35, scene=0.3)
+
+
+def examples() -> Path | None:
+    """The training scripts of the repository; None where EDL was installed without it."""
+    found = Path(edl.__file__).parents[2] / "examples"
+    return found if (found / "ctr" / "train.py").exists() else None
+
+
+def jobs(pace: Pace, scripts: Path) -> tuple[Manifest, Manifest]:
+    batch = 32
+    regression = _job(
+        REGRESSION,
+        scripts / "fit_a_line" / "train.py",
+        sizes=(2, NODES * CORES),
+        passes=pace.regression_passes,
+        env={
+            "HIDDEN": 0,
+            "BATCH": batch,
+            "SAMPLES": 2 * batch * pace.chunks,
+            "LEARNING_RATE": 5.0 / (2 * pace.chunks * pace.regression_passes),
+            **_common(pace),
+        },
+    )
+    clicks = _job(
+        CLICKS,
+        scripts / "ctr" / "train.py",
+        sizes=(2, 8),
+        passes=pace.clicks_passes,
+        env={"BATCH": 64, "SAMPLES": 4 * 64 * pace.chunks, "CATEGORIES": 200, **_common(pace)},
+    )
+    return regression, clicks
+
+
+def _common(pace: Pace) -> dict[str, Any]:
+    return {
+        "CHUNKS": pace.chunks,
+        "SECONDS_PER_TASK": pace.seconds_per_task,
+        "LEDGER": f"{DATA}/{LEDGER}",
+        "OPENBLAS_NUM_THREADS": 1,
+    }
+
+
+def _job(name: str, script: Path, *, sizes: tuple[int, int], passes: int, env: Mapping[str, Any]) -> Manifest:
+    small = {"requests": {"cpu": "100m", "memory": "32Mi"}}
+    variables = [{"name": key, "value": str(value)} for key, value in env.items()]
+    return {
+        "apiVersion": "paddlepaddle.org/v1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "fault_tolerant": True,
+            "freezing_window": "2s",
+            "mountPath": DATA,
+            "master": {"resources": small},
+            "pserver": {"min-instance": 2, "resources": small},
+            "trainer": {
+                "entrypoint": f"exec python {shlex.quote(str(script))}",
+                "passes": passes,
+                "min-instance": sizes[0],
+                "max-instance": sizes[1],
+                "resources": {"requests": {"cpu": "1", "memory": "64Mi"}},
+                "template": {"spec": {"containers": [{"name": "trainer", "env": variables}]}},
+            },
+        },
+    }
+
+
+def service() -> Manifest:
+    """It needs whole nodes' worth of room, and it does not know of training jobs."""
+    labels = {"app": SERVICE}
+    container = {
+        "name": "web",
+        "image": "python",
+        "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.2; done"],
+        "resources": {"requests": {"cpu": str(SERVICE_CORES), "memory": "64Mi"}},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": SERVICE, "namespace": "default"},
+        "spec": {
+            "replicas": SERVICE_PODS,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }

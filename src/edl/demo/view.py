@@ -1,0 +1,70 @@
+"""How the demonstration shows itself: in a terminal the nodes, the jobs and what they hold, renewed as it goes; lines
+elsewhere."""
+
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.text import Text
+
+from edl.cli.live import Look, PlainScreen, render
+
+from .cast import CORES, NODES
+from .chart import IDLE, MARKS, chart, colors
+from .recording import Act, Recording
+
+STYLES = {"user": "bold", "fault": "bold red", "decision": "dim"}
+
+
+class PlainView:
+    def __init__(self) -> None:
+        self._screen = PlainScreen(every=5.0)
+
+    def tell(self, act: Act) -> None:
+        print(line(act).plain, flush=True)
+
+    def show(self, recording: Recording, looks: list[Look]) -> None:
+        self._screen.show(looks)
+
+    def close(self) -> None:
+        pass
+
+
+class LiveView:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=4, transient=True)
+        self._live.start()
+
+    def tell(self, act: Act) -> None:
+        self._console.print(line(act), soft_wrap=True)
+
+    def show(self, recording: Recording, looks: list[Look]) -> None:
+        parts: list[RenderableType] = [nodes(recording), render(looks)] if looks else [nodes(recording)]
+        if self._console.height >= 38:
+            parts.append(chart(recording, width=min(100, self._console.width - 8)))
+        self._live.update(Group(*parts))
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+def line(act: Act) -> Text:
+    mark = MARKS[(act.mark - 1) % len(MARKS)] if act.mark else " "
+    who = f"{act.who}: " if act.kind == "decision" else ""
+    return Text.assemble((f"{act.at:5.1f} s ", "dim"), (f"{mark} {who}{act.words}", STYLES[act.kind]))
+
+
+def nodes(recording: Recording) -> Columns:
+    """A box per node, a cell per core."""
+    palette = colors(recording.holders)
+    held = recording.moments[-1].held if recording.moments else {}
+    boxes = []
+    for number in range(NODES):
+        name = f"node-{number}"
+        cells = [holder for holder in recording.holders for _ in range(round(held.get(name, {}).get(holder, 0) / 1000))]
+        text = Text()
+        for core in range(CORES):
+            text.append("███ ", style=palette[cells[core]] if core < len(cells) else IDLE)
+        boxes.append(Panel(text, title=name, border_style="dim", expand=False))
+    return Columns(boxes)
