@@ -202,6 +202,7 @@ class Stage:
         await self.client.create(NODES, node)
         status = {"capacity": capacity, "allocatable": capacity, "conditions": [{"type": "Ready", "status": "True"}]}
         await self.client.patch(NODES, name, {"status": status}, subresource="status")
+        await self.client.patch(NODES, name, {"spec": {"taints": None}})  # a new node is tainted until it is ready
 
     async def end(self, name: str, code: int, message: str = "") -> None:
         """The pod's container ends by itself."""

@@ -117,7 +117,11 @@ async def test_a_tolerant_job_gives_up_after_six_failures_of_one_slot(story: Sto
     await story.submit(script="exit 1")
     status = await story.until_phase("failed")
     assert status["root_cause"]["pod"] == "j-trainer-0-5"
-    assert (await story.pods(phase="Failed")) == ["j-trainer-0-5"], "one dead pod per slot is kept"
+    await story.until(lambda: _only(story, "j-trainer-0-5"), "one dead pod per slot is kept")
+
+
+async def _only(story: Story, name: str) -> bool:
+    return await story.pods(phase="Failed") == [name]
 
 
 async def test_an_evicted_trainer_is_no_failure(story: Story) -> None:
