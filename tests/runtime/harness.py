@@ -143,8 +143,9 @@ class Job:
         """What the present master says; waits for one that answers."""
 
         def ask() -> Stats | None:
-            slot = self.service.store.kept["ns", "j", "u"].state.slots.get("master/0")
-            if slot is None:
+            kept = self.service.store.kept.get(("ns", "j", "u"))
+            slot = kept and kept.state.slots.get("master/0")
+            if not slot:
                 return None
             try:
                 client = Client(slot.address, "secret", timeout=5)

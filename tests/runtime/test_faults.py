@@ -108,13 +108,13 @@ def test_random_kills_of_everything(tmp_path: Path, seed: int) -> None:
         check(made, passes=PASSES, chunks=CHUNKS, killed=killed)
 
 
-def test_the_service_is_away_and_training_goes_on(tmp_path: Path) -> None:
-    with job(tmp_path, SECONDS="0.1", CHUNKS="30", **QUICK) as made:
+def test_the_service_is_away_for_longer_than_a_lease_and_training_goes_on(tmp_path: Path) -> None:
+    with job(tmp_path, SECONDS="0.1", CHUNKS="30", **{**QUICK, "EDL_TASK_LEASE": "1"}) as made:
         made.start_all()
         made.until_done(3)
         made.service.down()
         trained = len(made.lines("trained"))
-        until(lambda: len(made.lines("trained")) > trained + 15 or None, "tasks trained without the service")
+        until(lambda: len(made.lines("trained")) > trained + 25 or None, "tasks trained without the service")
         acknowledged = len(made.lines("acknowledged"))
         assert acknowledged < len(made.lines("trained")), "nothing is acknowledged that is not durable"
         made.service.up()
@@ -211,6 +211,54 @@ def test_parameters_without_servers_are_refused(tmp_path: Path) -> None:
         made.start_all(pservers=0, trainers=1)
         assert made.code("trainer-0") == 1
         assert "give its spec a `pserver` role" in made.report()
+
+
+def test_a_damaged_checkpoint_is_given_up_for_the_one_before_it(tmp_path: Path) -> None:
+    with job(tmp_path, SECONDS="0.1", CHUNKS="30", **QUICK) as made:
+        made.start_all()
+        until(lambda: made.stat().checkpoint >= 3 or None, "three checkpoints")
+        made.kill("pserver-0")
+        newest = until(lambda: None if not made.stat().gate else made.stat().checkpoint, "the loss being noticed")
+        for file in (tmp_path / "checkpoints" / "u" / f"{newest:010d}").glob("shard-?-of-2"):
+            file.write_bytes(file.read_bytes()[:-1])
+        made.start("pserver", 0)
+        finish(made, 0, 1)
+        assert [restored for _, restored in made.stat().rollbacks][1:] == [newest, newest - 1]
+        check(made, passes=PASSES, chunks=30)
+
+
+def test_a_server_in_a_new_pod_takes_the_slot_of_one_that_is_gone(tmp_path: Path) -> None:
+    with job(tmp_path, SECONDS="0.1", **QUICK) as made:
+        made.service.edit(
+            roles={"master": RoleRecord(1), "pserver": RoleRecord(2)}, pods=frozenset({"pserver-5", "pserver-6"})
+        )
+        made.start("master")
+        for index in (5, 6):
+            made.start("pserver", index, EDL_INDEX="")
+        made.start("trainer", 0)
+        made.until_done(3)
+        slots = made.service.store.kept["ns", "j", "u"].state.slots
+        assert {slot.pod for name, slot in slots.items() if name.startswith("pserver/")} == {"pserver-5", "pserver-6"}
+        made.kill("pserver-6")
+        made.start("pserver", 7, EDL_INDEX="")
+        made.service.edit(pods=frozenset({"pserver-5", "pserver-7"}))
+        finish(made, 0)
+        check(made, passes=PASSES, chunks=CHUNKS)
+        after = made.service.store.kept["ns", "j", "u"].state.slots
+        assert set(after) == set(slots), "it took a slot that was there"
+        assert "pserver-7" in {slot.pod for slot in after.values()}
+
+
+def test_in_lockstep_a_killed_trainer_holds_nobody_up(tmp_path: Path) -> None:
+    with job(tmp_path, SECONDS="0.1", SYNC="1", **QUICK) as made:
+        made.start_all(trainers=3)
+        made.until_done(4)
+        made.kill("trainer-0")
+        finish(made, 1, 2)
+        tasks = PASSES * CHUNKS
+        assert len({(line["pass"], line["chunk"]) for line in made.lines("trained")}) == tasks
+        total = made.lines("end")[0]["total"][0]
+        assert tasks * 2 / 3 <= total < tasks * 2, "steps of several trainers were made together"
 
 
 def test_servers_are_added_and_removed_while_training(tmp_path: Path) -> None:
