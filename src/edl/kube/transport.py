@@ -106,7 +106,7 @@ class HttpTransport:
             try:
                 yield answer
             finally:
-                answer.release() if answer.content.at_eof() else answer.close()
+                _let_go(answer)
         except aiohttp.ClientConnectorCertificateError as error:
             hint = "check certificate-authority and tls-server-name"
             raise UntrustedServerError(f"{request}: {self._base} is not trusted: {error}; {hint}") from error
@@ -133,6 +133,16 @@ class HttpTransport:
             timeout=self._timeout,
             allow_redirects=False,
         )
+
+
+def _let_go(answer: aiohttp.ClientResponse) -> None:
+    """A connection whose answer was read is used again. One left in the middle of a stream is cut, not said good-bye
+    to: TLS would wait for the other side, which may be the very reason why we leave."""
+    if not answer.content.at_eof() and answer.connection is not None and answer.connection.transport is not None:
+        answer.connection.transport.abort()
+        answer.close()
+    else:
+        answer.release()
 
 
 class DirectTransport:
