@@ -188,6 +188,7 @@ async def test_what_an_earlier_job_left_without_an_owner_is_not_ours() -> None:
         await scene.client.patch(
             REPLICA_SETS, "j-master", {"metadata": {"ownerReferences": None, "labels": None}}, namespace="default"
         )
+        await scene.until_condition("NameTaken")
         await scene.delete(TRAINING_JOBS, "j")
         await scene.until(lambda: _gone(scene, JOBS, "j-trainer"), "the rest goes with the job")
         await scene.submit()

@@ -17,7 +17,7 @@ from edl.jobs.children import LABEL_UID
 from edl.jobs.intents import Change, Create, Delete, Intent
 from edl.jobs.outcome import ObjectKey, Refusal
 from edl.kube.client import Client
-from edl.kube.errors import ApiError
+from edl.kube.errors import ApiError, KubeError
 from edl.kube.resource import Resource
 from edl.operator.resources import JOBS, PODS, REPLICA_SETS, SECRETS, SERVICES, STATEFUL_SETS, TRAINING_JOBS
 
@@ -137,7 +137,7 @@ class Executor:
             deeds.wrote(intent.kind, _version(answer))
 
 
-class KeyGoneError(Exception):
+class KeyGoneError(KubeError):
     """Something changed between two calls; the next look will see."""
 
 
