@@ -3,19 +3,27 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+READY  := $(VENV)/.runtime
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint unit test-kube bench clean
+.PHONY: help demo test lint unit test-kube bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
 
-$(STAMP): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "edl needs Python 3.11 or newer, this is " + sys.version)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(STAMP): $(READY)
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
+
+demo: $(READY) ## elastic training in about a minute: grow, shrink, survive; draws demo.svg
+	@$(BIN)/edl demo
 
 test: lint unit ## lint, types, layers and the default test tier
 

@@ -59,10 +59,11 @@ async def _play(console: "Console", *, quick: bool) -> "Outcome":
     if scripts is None:
         raise CommandError("the demo trains with the scripts in the repository's examples/; run it from a clone")
     logging.getLogger("edl").setLevel(logging.CRITICAL)  # processes die here by intent
+    pace = QUICK if quick else SLOW
     view = LiveView(console) if console.is_terminal else PlainView()
     try:
         with tempfile.TemporaryDirectory(prefix="edl-demo-") as home:
-            async with stage(Path(home), view) as made:
-                return await play(made, QUICK if quick else SLOW, scripts, Path(home) / "data")
+            async with stage(Path(home), view, pace) as made:
+                return await play(made, pace, scripts, Path(home) / "data")
     finally:
         view.close()

@@ -11,8 +11,7 @@ import edl
 
 Manifest = dict[str, Any]
 
-NODES, CORES = 4, 3  # cores for trainers and services; masters and parameter servers live on the rest
-NODE_CPU = "3500m"
+NODES = 4
 REGRESSION, CLICKS, SERVICE = "fit-a-line", "ctr", "shop"
 SERVICE_PODS, SERVICE_CORES = 2, 2
 LEDGER = "ledger.jsonl"
@@ -20,8 +19,12 @@ DATA = "/data"
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How long it takes: tasks of both jobs in all, seconds per task, and how long a scene is left to be looked at."""
+    """How long it takes: passes, tasks in a pass, seconds per task, and how long a scene is left to be looked at.
 
+    `cores` of each node are for trainers and services; masters and parameter servers live on half a core more.
+    """
+
+    cores: int = 3
     regression_passes: int = 9
     clicks_passes: int = 6
     chunks: int = 60
@@ -30,7 +33,7 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 SLOW = Pace()
-QUICK = Pace(regression_passes=5, clicks_passes=3, chunks=48, seconds_per_task=0.35, scene=0.3)
+QUICK = Pace(cores=2, regression_passes=5, clicks_passes=3, chunks=40, seconds_per_task=0.3, scene=0.2)
 
 
 def examples() -> Path | None:
@@ -40,33 +43,31 @@ def examples() -> Path | None:
 
 
 def jobs(pace: Pace, scripts: Path) -> tuple[Manifest, Manifest]:
-    batch = 32
+    """Two steps per task; learning rates so that the losses fall for as long as the job lasts."""
     regression = _job(
         REGRESSION,
         scripts / "fit_a_line" / "train.py",
-        sizes=(2, NODES * CORES),
+        sizes=(2, NODES * pace.cores),
         passes=pace.regression_passes,
-        env={
-            "HIDDEN": 0,
-            "BATCH": batch,
-            "SAMPLES": 2 * batch * pace.chunks,
-            "LEARNING_RATE": 5.0 / (2 * pace.chunks * pace.regression_passes),
-            **_common(pace),
-        },
+        env=_environment(pace, batch=32, rate=5.0 / (2 * pace.chunks * pace.regression_passes)),
     )
     clicks = _job(
         CLICKS,
         scripts / "ctr" / "train.py",
         sizes=(2, 8),
         passes=pace.clicks_passes,
-        env={"BATCH": 64, "SAMPLES": 4 * 64 * pace.chunks, "CATEGORIES": 200, **_common(pace)},
+        env=_environment(pace, batch=256, rate=5.0 / (2 * pace.chunks * pace.clicks_passes)),
     )
     return regression, clicks
 
 
-def _common(pace: Pace) -> dict[str, Any]:
+def _environment(pace: Pace, *, batch: int, rate: float) -> dict[str, Any]:
     return {
+        "BATCH": batch,
+        "SAMPLES": 2 * batch * pace.chunks,
         "CHUNKS": pace.chunks,
+        "CATEGORIES": 200,
+        "LEARNING_RATE": rate,
         "SECONDS_PER_TASK": pace.seconds_per_task,
         "LEDGER": f"{DATA}/{LEDGER}",
         "OPENBLAS_NUM_THREADS": 1,

@@ -34,10 +34,15 @@ class Act(msgspec.Struct, frozen=True):
 
 
 class Recording(msgspec.Struct):
-    cores: int
+    nodes: int
+    node_cores: int
     holders: list[str] = []
     moments: list[Moment] = []
     acts: list[Act] = []
+
+    @property
+    def cores(self) -> int:
+        return self.nodes * self.node_cores
 
     @property
     def seconds(self) -> float:

@@ -18,7 +18,7 @@ from edl.embedded.cluster import EmbeddedCluster, embedded_cluster
 from edl.embedded.node.supervisor import processes
 from edl.kube.resource import Resource
 
-from .cast import CORES, NODE_CPU, NODES
+from .cast import NODES, Pace
 from .recording import Act, Kind, Recording, moment
 
 EVERY = 0.25
@@ -40,8 +40,8 @@ class View(Protocol):
 
 
 class Stage:
-    def __init__(self, cluster: EmbeddedCluster, view: View, *, patience: float = PATIENCE) -> None:
-        self.recording = Recording(cores=NODES * CORES)
+    def __init__(self, cluster: EmbeddedCluster, view: View, *, cores: int, patience: float = PATIENCE) -> None:
+        self.recording = Recording(nodes=NODES, node_cores=cores)
         self.pods: Sequence[Pod] = ()
         self.killed: set[int] = set()
         self._cluster, self._view, self._patience = cluster, view, patience
@@ -146,10 +146,11 @@ def _runs(pod: Pod) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def stage(home: Path, view: View, *, patience: float = PATIENCE) -> AsyncIterator[Stage]:
+async def stage(home: Path, view: View, pace: Pace, *, patience: float = PATIENCE) -> AsyncIterator[Stage]:
     """A cluster of its own in `home`; nothing of it is left running afterwards."""
-    async with embedded_cluster(home=home, nodes=NODES, cpu=NODE_CPU, memory="4Gi", working_dir=str(home)) as cluster:
-        made = Stage(cluster, view, patience=patience)
+    cpu = f"{1000 * pace.cores + 500}m"
+    async with embedded_cluster(home=home, nodes=NODES, cpu=cpu, memory="4Gi", working_dir=str(home)) as cluster:
+        made = Stage(cluster, view, cores=pace.cores, patience=patience)
         watching = asyncio.create_task(made.watch())
         try:
             yield made

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from edl.cli.live import Look, PlainScreen, render
 
-from .cast import CORES, NODES
 from .chart import IDLE, MARKS, chart, colors
 from .recording import Act, Recording
 
@@ -60,11 +59,11 @@ def nodes(recording: Recording) -> Columns:
     palette = colors(recording.holders)
     held = recording.moments[-1].held if recording.moments else {}
     boxes = []
-    for number in range(NODES):
+    for number in range(recording.nodes):
         name = f"node-{number}"
         cells = [holder for holder in recording.holders for _ in range(round(held.get(name, {}).get(holder, 0) / 1000))]
         text = Text()
-        for core in range(CORES):
+        for core in range(recording.node_cores):
             text.append("███ ", style=palette[cells[core]] if core < len(cells) else IDLE)
         boxes.append(Panel(text, title=name, border_style="dim", expand=False))
     return Columns(boxes)
