@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from edl.runtime.environment import Environment
-from edl.runtime.master.messages import Acknowledged, Assignment, Done, Get, Hello, Holding, Open, Opened, Stat, Welcome
+from edl.runtime.master.messages import Acknowledged, Assignment, Done, Get, Hello, Holding, Stat, Welcome
 from edl.runtime.master.run import Master
 from edl.runtime.model import Dense, Kind, Model, Optimizer, Rows
 from edl.runtime.pserver.messages import Init, Pull, PullRows, Push, Pushed, Restore
@@ -208,10 +208,9 @@ def tasks(count: int) -> None:
         beats.call(Hello(1, "bench", courier=True), Welcome)
         for client in (ask, tell):
             client.call(Hello(1, "bench"), Welcome)
-        ask.call(Open(count, 1), Opened)
         finished: list[Holding] = []
         began = time.perf_counter()
-        while (answer := ask.call(Get(5.0), Assignment)).holding is not None:
+        while (answer := ask.call(Get(count, 1, 5.0), Assignment)).holding is not None:
             finished.append(answer.holding)
             if len(finished) == 64:  # as many as a courier gathers while a write is on its way
                 tell.call(Done(finished), Acknowledged)

@@ -22,8 +22,6 @@ from .messages import (
     Holding,
     Initialised,
     Message,
-    Open,
-    Opened,
     Stat,
     Stats,
     Welcome,
@@ -52,7 +50,6 @@ class Visitor:
         self._trainer, self._pod, self._courier = 0, "", False
         self._calls: dict[type, Callable[[Any], Any]] = {
             Hello: self._hello,
-            Open: self._open,
             Get: self._get,
             Beat: self._beat,
             Done: self._done,
@@ -95,20 +92,20 @@ class Visitor:
         """A trainer without a courier may be dead already, while a call that it made still waits here."""
         return self._trainer in self._board.trainers
 
-    def _open(self, message: Open) -> Opened:
+    def _open(self, chunks: int, passes: int) -> None:
+        """Need not be durable by itself: the first task that is acknowledged makes it so, and till then all ask again."""
         queue = self._board.queue
+        if queue.opened and queue.chunks != chunks:
+            raise RefusalError("chunks", f"this job's queue has {queue.chunks} chunks, the script asks for {chunks}")
         if not queue.opened:
             try:
-                queue.open(message.chunks, message.passes)
+                queue.open(chunks, passes)
             except ValueError as error:
                 raise RefusalError("chunks", str(error)) from None
-            self._board.settle(queue.version)
-        elif queue.chunks != message.chunks:
-            words = f"this job's queue has {queue.chunks} chunks, the script asks for {message.chunks}"
-            raise RefusalError("chunks", words)
-        return Opened(queue.chunks, queue.passes)
+            self._board.changed.notify_all()
 
     def _get(self, message: Get) -> Assignment:
+        self._open(message.chunks, message.passes)
         board, until = self._board, time.monotonic() + message.wait
         while True:
             assignment = self._assignment()
@@ -130,7 +127,8 @@ class Visitor:
         lease = queue.lease(self._trainer, time.monotonic())
         if lease is None:
             return Assignment("wait", reason="the last tasks of this pass are with other trainers")
-        return Assignment("task", Holding(lease.number, lease.era, lease.pass_index, lease.chunk))
+        held = Holding(lease.number, lease.era, lease.pass_index, lease.chunk)
+        return Assignment("task", held, passes=queue.passes)
 
     def _beat(self, message: Beat) -> Beaten:
         now = time.monotonic()

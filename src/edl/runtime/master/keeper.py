@@ -3,6 +3,7 @@
 One thread, one look after another; each look compares what should be with what is and does the first thing that is
 missing. The rules that make a rollback exact:
 - The queue's new era is durable before any server is restored to it, and no task is given out until all of them are.
+  (The eras before the first checkpoint are durable with that one.)
 - A checkpoint's cut of the queue is taken before the servers save: every task in the cut had pushed everything before.
 - Servers save which pushes they have applied, so that what was pushed after the cut is not applied twice on replay.
 """
@@ -222,7 +223,8 @@ class Keeper:
     def _roll_back(self, cut: Cut | None) -> None:
         board = self._board
         board.queue.roll_back(cut)
-        board.settle(board.queue.version)
+        if cut is not None:  # before the first checkpoint no task was given out: there is nothing to protect
+            board.settle(board.queue.version)
         level = logging.WARNING if cut else logging.INFO
         log.log(level, "era %d begins at checkpoint %d", board.queue.era, cut.number if cut else 0)
 

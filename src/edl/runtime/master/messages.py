@@ -30,19 +30,11 @@ class Welcome(msgspec.Struct):
     term: float  # seconds that a lease lasts unless it is renewed
 
 
-class Open(msgspec.Struct, tag="open"):
-    """The first trainer's word decides; a different number of chunks from another one is refused."""
-
-    chunks: int
-    passes: int
-
-
-class Opened(msgspec.Struct):
-    chunks: int
-    passes: int
-
-
 class Get(msgspec.Struct, tag="get"):
+    """The first trainer's word decides how much there is to do; another number of chunks is refused."""
+
+    chunks: int
+    passes: int
     wait: Wait = 0.0
 
 
@@ -53,6 +45,7 @@ class Assignment(msgspec.Struct):
     what: Literal["task", "wait", "end", "leave", "failed"]
     holding: Holding | None = None
     reason: str = ""
+    passes: int = 0
 
 
 class Beat(msgspec.Struct, tag="beat"):
@@ -128,4 +121,4 @@ class Stats(msgspec.Struct):
     failed: str
 
 
-Message = Hello | Open | Get | Beat | Done | GiveBack | Fail | Find | Initialised | Stat
+Message = Hello | Get | Beat | Done | GiveBack | Fail | Find | Initialised | Stat

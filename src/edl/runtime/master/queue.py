@@ -150,10 +150,12 @@ class TaskQueue:
             self._requeue(lease.chunk)
 
     def begin_checkpoint(self) -> Cut:
-        """What is done now, under the next number. Later tasks belong to the checkpoint after it."""
+        """What is done now, under the next number. Later tasks belong to the checkpoint after it.
+
+        The number becomes durable with whatever is done next; if nothing is, the next master may use it again.
+        """
         cut = Cut(self.cut, self.pass_index, self.done.pack(), dict(self._failures))
         self.cut += 1
-        self.version += 1
         return cut
 
     def complete_checkpoint(self, cut: Cut) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..environment import Environment
-from ..master.messages import Assignment, Get, Hello, Open, Opened
+from ..master.messages import Assignment, Get, Hello
 from ..model import Dense, Model, Optimizer, Rows
 from ..service import Service, ServiceClient
 from .courier import Courier, OnDone
@@ -135,8 +135,7 @@ class Trainer:
         if self.current is not None:  # an earlier loop was left in the middle of it
             self._abandon(self.current, None)
             self.current = None
-        opened = self.link.call(Open(chunks, passes or self._env.passes), Opened)
-        while (task := self._next(opened)) is not None:
+        while (task := self._next(chunks, passes or self._env.passes)) is not None:
             self.current = task
             self._courier.hold(task)
             if self._parameters:
@@ -155,8 +154,8 @@ class Trainer:
         if self._leaving is not None:
             raise SystemExit(LEFT)
 
-    def _next(self, opened: Opened) -> Task | None:
-        answer = self.link.call(Get(), Assignment) if self._leaving is None else Assignment("leave")
+    def _next(self, chunks: int, passes: int) -> Task | None:
+        answer = self.link.call(Get(chunks, passes), Assignment) if self._leaving is None else Assignment("leave")
         if answer.what == "wait" and self._parameters:
             self._parameters.leave()  # others need not wait for one that has nothing to do
         told = ""
@@ -165,11 +164,11 @@ class Trainer:
                 told = answer.reason
                 log.info("waiting: %s", told)
             self._leave_if_asked()
-            answer = self.link.call(Get(WAIT), Assignment)
+            answer = self.link.call(Get(chunks, passes, WAIT), Assignment)
         if answer.what == "task":
             held = answer.holding
             assert held is not None
-            return Task(held.pass_index, held.chunk, opened.chunks, opened.passes, held.era, held.lease)
+            return Task(held.pass_index, held.chunk, chunks, answer.passes, held.era, held.lease)
         if answer.what == "leave":
             self._leaving = self._leaving or time.monotonic()
             self._leave_if_asked()
