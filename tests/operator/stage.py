@@ -13,13 +13,13 @@ from typing import Any
 
 from edl.api import timestamp
 from edl.embedded.server import ADMIN, Server
+from edl.embedded.server.direct import direct_transport
 from edl.kube.budget import Budget
 from edl.kube.client import Client
-from edl.kube.credentials import Account, fixed
 from edl.kube.errors import ApiError
 from edl.kube.lease import LEASES
 from edl.kube.resource import Resource
-from edl.kube.transport import Auth, HttpTransport, Request, Response, Transport
+from edl.kube.transport import Request, Response, Transport
 from edl.operator.main import run_operator
 from edl.operator.resources import JOBS, NODES, PODS, REPLICA_SETS, SECRETS, SERVICES, TRAINING_JOBS
 from edl.operator.settings import LEASE, NAMESPACE, OperatorSettings
@@ -67,16 +67,16 @@ def counts(request: Request) -> bool:
 
 
 class Stage:
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, server: Server) -> None:
+        self._server = server
         self.client = Client(self.transport(), budget=Budget(qps=10_000, burst=10_000))
         self.asleep: set[str] = set()
         """Pods that do not start, by name."""
         self.registered = False
         """The kinds are known, which they are once an operator has been there."""
 
-    def transport(self) -> HttpTransport:
-        return HttpTransport(Account(self.url, fixed(Auth({"Authorization": f"Bearer {TOKEN}"}))))
+    def transport(self) -> Transport:
+        return direct_transport(self._server.api)
 
     # The operator.
 
@@ -235,12 +235,16 @@ class Stage:
 
     async def work(self) -> None:
         """The stagehand: for ever, one thing after another."""
+        seen = -1
         while True:
+            before, seen = seen, self._server.store.rv
             try:
-                await self._tidy()
+                if before != seen:
+                    await self._tidy()
             except ApiError as error:
                 if error.code not in (404, 409):
                     raise
+                seen = -1
             await asyncio.sleep(0.02)
 
     async def _tidy(self) -> None:
@@ -308,7 +312,7 @@ async def stage(*, nodes: int = 1, cpu: str = "8", lenient: bool = False) -> Asy
     """`lenient`: the server lets jobs in that only their schema has checked, as one without a webhook does."""
     rules: Any = {"further_rules": lambda *_: []} if lenient else {}
     async with Server(None, tokens={TOKEN: ADMIN}, **rules) as server:
-        scene = Stage(server.url)
+        scene = Stage(server)
         for number in range(1, nodes + 1):
             await scene.add_node(f"n{number}", cpu)
         hand = asyncio.create_task(scene.work())
