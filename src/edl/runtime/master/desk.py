@@ -93,7 +93,7 @@ class Visitor:
         return self._trainer in self._board.trainers
 
     def _open(self, chunks: int, passes: int) -> None:
-        """Need not be durable by itself: the first task that is acknowledged makes it so, and till then all ask again."""
+        """Need not be durable by itself: the first task that is acknowledged makes it so; till then all ask again."""
         queue = self._board.queue
         if queue.opened and queue.chunks != chunks:
             raise RefusalError("chunks", f"this job's queue has {queue.chunks} chunks, the script asks for {chunks}")
