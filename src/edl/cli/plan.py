@@ -191,6 +191,11 @@ def _use(made: "Plan") -> str:
 
 
 async def _from_cluster(client: "Client", options: argparse.Namespace, now: float) -> int:
+    return _make(await cluster_objects(client), options, now)
+
+
+async def cluster_objects(client: "Client") -> "Objects":
+    """All that a snapshot is made of, as the cluster has it now."""
     from edl.api.kinds import KINDS
     from edl.kube.errors import ApiError
     from edl.kube.resource import Resource
@@ -207,4 +212,4 @@ async def _from_cluster(client: "Client", options: argparse.Namespace, now: floa
                 raise
             continue  # this kind of ours is not installed
         values += [{"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in found.items]
-    return _make(from_plain(values), options, now)
+    return from_plain(values)
