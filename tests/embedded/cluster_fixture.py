@@ -17,8 +17,10 @@ from edl.kube.budget import Budget
 from edl.kube.client import Client
 from edl.kube.credentials import Account, fixed
 from edl.kube.errors import ApiError
+from edl.kube.kubeconfig import load_account
 from edl.kube.resource import Resource
 from edl.kube.transport import Auth, HttpTransport
+from tests.embedded import real_server
 
 PODS = Resource("", "v1", "pods", "Pod")
 TOKEN = "test-token"
@@ -27,13 +29,20 @@ PATIENCE = 20.0
 
 @asynccontextmanager
 async def api_server() -> AsyncIterator[Client]:
-    async with Server(None, tokens={TOKEN: ADMIN}) as server, client_of(server.url) as client:
-        yield client
+    if real_server.KUBECONFIG:
+        async with client_of(load_account(real_server.KUBECONFIG)) as client:
+            await real_server.prepare(client)
+            yield client
+            await real_server.empty(client)
+        return
+    async with Server(None, tokens={TOKEN: ADMIN}) as server:
+        account = Account(server.url, fixed(Auth({"Authorization": f"Bearer {TOKEN}"})))
+        async with client_of(account) as client:
+            yield client
 
 
 @asynccontextmanager
-async def client_of(url: str) -> AsyncIterator[Client]:
-    account = Account(url, fixed(Auth({"Authorization": f"Bearer {TOKEN}"})))
+async def client_of(account: Account) -> AsyncIterator[Client]:
     client = Client(HttpTransport(account), budget=Budget(qps=10_000, burst=10_000))
     try:
         yield client

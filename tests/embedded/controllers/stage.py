@@ -79,7 +79,7 @@ class Stage(Cluster):
         ):
             return
         ready = {"type": "Ready", "status": "False" if held else "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
-        status = {"phase": "Running", "podIP": "127.50.0.1", "podIPs": [{"ip": "127.50.0.1"}], "conditions": [ready]}
+        status = {"phase": "Running", "podIP": "10.50.0.1", "podIPs": [{"ip": "10.50.0.1"}], "conditions": [ready]}
         await self.client.patch(
             PODS,
             meta["name"],

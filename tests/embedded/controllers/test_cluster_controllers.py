@@ -1,6 +1,7 @@
 """Garbage collection, endpoints, namespaces and the life cycle of nodes, against the API server."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -89,8 +90,9 @@ async def test_a_namesake_is_no_owner(collector: Cluster) -> None:
 
 
 async def test_an_owner_in_another_namespace_does_not_count(collector: Cluster) -> None:
-    await collector.create(NAMESPACES, {"metadata": {"name": "other"}})
-    root = await collector.create(CONFIG_MAPS, {"kind": "ConfigMap", "metadata": {"name": "root"}}, "other")
+    elsewhere = f"other-{os.urandom(3).hex()}"
+    await collector.create(NAMESPACES, {"metadata": {"name": elsewhere}})
+    root = await collector.create(CONFIG_MAPS, {"kind": "ConfigMap", "metadata": {"name": "root"}}, elsewhere)
     root["kind"] = "ConfigMap"
     await config(collector, "child", root)
     await collector.gone(CONFIG_MAPS, "child")
@@ -139,15 +141,19 @@ async def test_endpoints_follow_pods(tmp_path: object) -> None:
             return await ready_pods(play) == {"b": True}
 
         await eventually(again)
-        (one,) = (await play.client.list(SLICES, namespace="default")).items
+        (one,) = await slices(play)
         assert one["metadata"]["labels"]["kubernetes.io/service-name"] == "svc"
         assert "service.kubernetes.io/headless" in one["metadata"]["labels"]
         assert one["ports"] == [{"name": "web", "port": 80, "protocol": "TCP"}]
 
 
+async def slices(play: Stage) -> list[Any]:
+    page = await play.client.list(SLICES, namespace="default", labels={"kubernetes.io/service-name": "svc"})
+    return page.items
+
+
 async def ready_pods(play: Stage) -> dict[str, bool]:
-    slices = (await play.client.list(SLICES, namespace="default")).items
-    ends = [end for one in slices for end in one.get("endpoints") or ()]
+    ends = [end for one in await slices(play) for end in one.get("endpoints") or ()]
     return {end["targetRef"]["name"]: end["conditions"]["ready"] for end in ends}
 
 

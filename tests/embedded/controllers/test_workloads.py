@@ -9,7 +9,7 @@ from tests.embedded.controllers.stage import DEPLOYMENTS, REPLICA_SETS, STATEFUL
 
 from edl.kube.resource import Resource
 
-QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+LIMITS = Resource("", "v1", "limitranges", "LimitRange")
 
 
 @pytest.fixture
@@ -71,11 +71,12 @@ async def test_strays_are_adopted_and_what_no_longer_matches_is_let_go(play: Sta
 
 
 async def test_a_refused_pod_is_told_in_the_conditions(play: Stage) -> None:
-    await play.create(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}})
+    limits = [{"type": "Pod", "min": {"memory": "1Gi"}}]
+    await play.create(LIMITS, {"metadata": {"name": "l"}, "spec": {"limits": limits}})
     await play.create(REPLICA_SETS, workload("r", 2))
     found = await play.until(REPLICA_SETS, "r", lambda one: one["status"].get("conditions"))
-    assert "exceeded quota" in found["status"]["conditions"][0]["message"]
-    await play.client.delete(QUOTAS, "q", namespace="default")
+    assert "minimum memory usage per Pod is 1Gi" in found["status"]["conditions"][0]["message"]
+    await play.client.delete(LIMITS, "l", namespace="default")
     await play.settled(2, app="x")
     await play.until(REPLICA_SETS, "r", lambda one: not one["status"].get("conditions"))
 

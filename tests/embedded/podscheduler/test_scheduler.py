@@ -26,6 +26,8 @@ async def add_node(cluster: Cluster, name: str, cpu: str = "4", **spec: Any) -> 
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     await cluster.client.patch(NODES, name, {"status": status}, subresource="status")
+    # Kubernetes makes a node with a taint that its node life cycle controller takes away.
+    await cluster.client.patch(NODES, name, {"spec": {"taints": None}})
 
 
 def sized(name: str, cpu: str, **spec: Any) -> Any:

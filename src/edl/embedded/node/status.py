@@ -11,6 +11,9 @@ from edl.embedded.node.lifecycle import Ended, Kind, Record, State, incomplete, 
 from edl.embedded.node.pod import Container, Pod
 
 Status = dict[str, Any]
+"""The body of a strategic merge patch: it says how lists are merged where that matters."""
+
+_REPLACE = {"$patch": "replace"}
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +38,9 @@ def status_of(
     status: Status = {
         "phase": phase,
         "hostIP": situation.host_ip,
-        "hostIPs": [{"ip": situation.host_ip}],
+        "hostIPs": [_REPLACE, {"ip": situation.host_ip}],
         "podIP": situation.pod_ip,
-        "podIPs": [{"ip": situation.pod_ip}],
+        "podIPs": [_REPLACE, {"ip": situation.pod_ip}],
         "startTime": timestamp.text(situation.started_at),
         "conditions": _conditions(pod, everything, phase, situation, known),
         "containerStatuses": [_container(pod, one, records[one.name], situation.now) for one in pod.spec.containers],
