@@ -1,36 +1,37 @@
-"""Checks of a plan from the objects alone, in the plainest way: nothing here uses the scheduler's own data
-structures.
-"""
-
-from typing import Any
+"""Checks of a plan from the objects alone, in the plainest way: none of the scheduler's own structures is used here."""
 
 from edl.api import views
-from edl.api.core import Node, Pod, convert
-from edl.api.roles import JobView, replicas_at
+from edl.api.core import Pod, PodSpec, convert
+from edl.api.roles import JobView, Role, replicas_at
 from edl.scheduler.objects import Objects
 from edl.scheduler.plan import Decision, Plan
 from edl.scheduler.reasons import Code
 from edl.scheduler.resources import PODS, Amounts, amounts, pod_requests
+from edl.scheduler.settings import Settings
 from edl.scheduler.where import where_of
 
-_UNPLACED = (Code.OPTIMISTIC,)
+FRESH = (Code.STARTED, Code.GROWN)
+# A job that holds its size for one of these could not grow by another's rule; for NO_ROOM there must be no room.
+_WAITS_FOR_ROOM = Code.NO_ROOM
 
 
-def check(objects: Objects, plan: Plan) -> None:
+def check(objects: Objects, plan: Plan, settings: Settings) -> None:
     """AssertionError names the job and the rule."""
     jobs = {(job.kind, job.metadata.namespace, job.metadata.name): views.view(job) for job in objects.jobs}
     assert len(plan.jobs) == len(objects.jobs) + len(objects.invalid)
-    for decision in plan.jobs:
-        view = jobs.get((decision.kind, decision.namespace, decision.name))
-        assert decision.reason, decision
-        if view is not None:
-            _sizes(decision, view)
-            _counts(objects, decision, view)
+    assert [(job.namespace, job.name) for job in plan.jobs] == sorted((job.namespace, job.name) for job in plan.jobs)
+    planned = [(decision, jobs[decision.kind, decision.namespace, decision.name]) for decision in plan.jobs]
+    for decision, view in planned:
+        assert decision.reason, (decision.name, "every target has a reason")
+        _sizes(decision, view)
+        _counts(objects, decision, view)
     free = _free(objects)
-    for decision in plan.jobs:
-        view = jobs.get((decision.kind, decision.namespace, decision.name))
-        if view is not None:
-            _place(objects, decision, view, free, plan)
+    for decision, view in sorted(planned, key=lambda one: one[0].code in FRESH):
+        _place(objects, decision, view, free)
+    _quotas(objects, plan, dict(jobs))
+    _bounded(plan, [view for _, view in planned])
+    if settings.max_load == "1":
+        _work_conserving(plan, [(decision, view) for decision, view in planned], free, objects)
 
 
 def _sizes(decision: Decision, view: JobView) -> None:
@@ -59,7 +60,7 @@ def _live(objects: Objects, decision: Decision, role: str) -> list[Pod]:
 
 
 def _counts(objects: Objects, decision: Decision, view: JobView) -> None:
-    """Pods that are, without those that leave, with those to be made, are what the target wants; leavers exist."""
+    """Leavers exist, and no more stay than the target wants."""
     for role in view.roles:
         live = _live(objects, decision, role.name)
         here: dict[str, int] = {}
@@ -69,9 +70,12 @@ def _counts(objects: Objects, decision: Decision, view: JobView) -> None:
         for node, count in leaving.items():
             assert count <= here.get(node, 0), (decision, role.name, node, "more leave than there are")
         wanted = replicas_at(role, decision.target)
-        left = len(live) - sum(leaving.values())
-        assert left <= wanted, (decision, role.name, left, wanted, "more stay than the target wants")
         assert decision.roles[role.name] == wanted
+        stay = len(live) - sum(leaving.values())
+        assert stay <= wanted, (decision, role.name, stay, "more stay than the target wants")
+        if decision.code in FRESH:
+            new = sum(decision.placements.get(role.name, {}).values())
+            assert stay + new == wanted, (decision, role.name, "every new pod has a place")
 
 
 def _free(objects: Objects) -> dict[str, Amounts]:
@@ -88,28 +92,83 @@ def _free(objects: Objects) -> dict[str, Amounts]:
     return free
 
 
-def _place(objects: Objects, decision: Decision, view: JobView, free: dict[str, Amounts], plan: Plan) -> None:
-    """The packing that the plan exhibits: growth goes onto room that is free now, on nodes that the pods may use."""
+def _spec(role: Role) -> tuple[PodSpec, Amounts]:
+    spec = convert(role.template["spec"], PodSpec)
+    return spec, pod_requests(spec) | {PODS: 1}
+
+
+def _place(objects: Objects, decision: Decision, view: JobView, free: dict[str, Amounts]) -> None:
+    """The packing that the plan exhibits: growth goes onto room that is free now, on nodes that the pods may use.
+
+    Pods that were granted before may also wait for room that others are about to leave.
+    """
     nodes = {node.metadata.name: node for node in objects.nodes}
     for role in view.roles:
-        spec: Any = convert(role.template["spec"], Pod.__annotations__["spec"])
-        asked = pod_requests(spec) | {PODS: 1}
-        where = where_of(spec)
-        placed = decision.placements.get(role.name, {})
-        for name, count in placed.items():
+        spec, asked = _spec(role)
+        for name, count in decision.placements.get(role.name, {}).items():
             assert name in free, (decision, name, "on a node that takes no pods")
-            node: Node = nodes[name]
-            assert where.refusal(name, node.metadata.labels, node.spec.taints) is None, (decision, name)
-            for resource, units in asked.items():
-                free[name][resource] = free[name].get(resource, 0) - units * count
-                if decision.code in (Code.STARTED, Code.GROWN):
-                    assert free[name][resource] >= 0, (decision, name, resource, "more than is free now")
-        grown = decision.target > decision.current and decision.code in (Code.STARTED, Code.GROWN)
-        if grown:
-            stay = len(_live(objects, decision, role.name)) - sum(decision.leavers.get(role.name, {}).values())
-            done = 0
-            assert stay + sum(placed.values()) + done == replicas_at(role, decision.target), (
-                decision,
-                role.name,
-                "placed",
-            )
+            node = nodes[name]
+            refusal = where_of(spec).refusal(name, node.metadata.labels, node.spec.taints)
+            assert refusal is None, (decision, name, refusal)
+            for _ in range(count):
+                fits = all(free[name].get(resource, 0) >= units for resource, units in asked.items())
+                assert fits or decision.code not in FRESH, (decision, name, "more than is free now")
+                if fits:
+                    free[name] = {resource: units - asked.get(resource, 0) for resource, units in free[name].items()}
+
+
+def _quotas(objects: Objects, plan: Plan, jobs: dict[tuple[str, str, str], JobView]) -> None:
+    """New pods stay within what is left of pods and CPU."""
+    for quota in objects.quotas:
+        namespace = quota.metadata.namespace
+        hard = amounts({name.removeprefix("requests."): value for name, value in quota.spec.hard.items()})
+        left = dict(hard)
+        for pod in objects.pods:
+            if pod.metadata.namespace == namespace and not pod.finished:
+                for name, units in (pod_requests(pod.spec) | {PODS: 1}).items():
+                    left[name] = left.get(name, 0) - units
+        for decision in plan.jobs:
+            if decision.namespace != namespace or decision.code not in FRESH:
+                continue
+            for role in jobs[decision.kind, decision.namespace, decision.name].roles:
+                new = sum(decision.placements.get(role.name, {}).values())
+                for name, units in _spec(role)[1].items():
+                    left[name] = left.get(name, 0) - units * new
+                    assert not new or name not in hard or left[name] >= 0, (decision, name, "within quota")
+
+
+def _bounded(plan: Plan, views_of_jobs: list[JobView]) -> None:
+    """Each step grants one of the sum of ranges, or ends a unit's turn for good."""
+    ranges = sum(view.max - view.min for view in views_of_jobs)
+    assert plan.steps <= ranges + 3 * len(views_of_jobs), (plan.steps, ranges)
+
+
+def _work_conserving(
+    plan: Plan, planned: list[tuple[Decision, JobView]], free: dict[str, Amounts], objects: Objects
+) -> None:
+    """Nobody is held for want of room while its next instance fits; unless room is kept for one that waits for it."""
+    waiting = any(decision.code is Code.ROOM_COMING or decision.code in FRESH for decision, _ in planned)
+    unsettled = any(_unsettled(objects, decision, view) for decision, view in planned)
+    if waiting or unsettled or plan.foreign:
+        return
+    for decision, view in planned:
+        if decision.code is not _WAITS_FOR_ROOM or not decision.target or view.sizes:
+            continue
+        more = [replicas_at(role, decision.target + 1) - replicas_at(role, decision.target) for role in view.roles]
+        if sum(more) != 1:
+            continue
+        spec, asked = _spec(view.lead)
+        for name, have in free.items():
+            node = next(node for node in objects.nodes if node.metadata.name == name)
+            if where_of(spec).refusal(name, node.metadata.labels, node.spec.taints) is None:
+                fits = all(have.get(resource, 0) >= units for resource, units in asked.items())
+                assert not fits, (decision, name, "there was room")
+
+
+def _unsettled(objects: Objects, decision: Decision, view: JobView) -> bool:
+    """Pods of it have no node yet, or are still to be made: they have a claim on what is free."""
+    return any(
+        len([pod for pod in _live(objects, decision, role.name) if pod.spec.node_name])
+        != replicas_at(role, decision.target)
+        for role in view.roles
+    )

@@ -112,8 +112,9 @@ class VirtualCluster:
             self._remove(key)
         del self.jobs[name], self.views[name], self._typed[name]
 
-    def add_foreign(self, name: str, spec: Data, owner: str = "web") -> None:
+    def add_foreign(self, name: str, spec: Data, owner: str = "web", on: str = "") -> None:
         pod = VirtualPod(name, "default", spec, created=self.now)
+        pod.prefers = on
         pod.owner = {
             "kind": "ReplicaSet",
             "apiVersion": "apps/v1",
@@ -166,7 +167,7 @@ class VirtualCluster:
     def _bind(self, pod: VirtualPod) -> None:
         names = [pod.prefers, *self.capacity] if pod.prefers else list(self.capacity)
         for name in names:
-            if self._fits(pod, name) and self.accepts(pod, name):
+            if self.has_room(name, pod.requests) and self.accepts(pod, name):
                 pod.node, pod.since, pod.refused = name, self.now, None
                 for resource, units in pod.requests.items():
                     self.used[name][resource] = self.used[name].get(resource, 0) + units
@@ -176,9 +177,9 @@ class VirtualCluster:
             pod.refused = self.now
             pod.changed()
 
-    def _fits(self, pod: VirtualPod, name: str) -> bool:
+    def has_room(self, name: str, requests: Amounts) -> bool:
         have, used = self.capacity[name], self.used[name]
-        return all(used.get(resource, 0) + units <= have.get(resource, 0) for resource, units in pod.requests.items())
+        return all(used.get(resource, 0) + units <= have.get(resource, 0) for resource, units in requests.items())
 
     def _remove(self, key: tuple[str, str]) -> None:
         pod = self.pods.pop(key)
@@ -262,6 +263,12 @@ class VirtualCluster:
         return sum(
             pod.job == name and pod.role == lead and pod.goes is None and bool(pod.node) for pod in self.pods.values()
         )
+
+    def targets(self) -> dict[str, int]:
+        return {name: self._scale(name).get("target", 0) for name in sorted(self.jobs)}
+
+    def reasons(self) -> dict[str, str]:
+        return {job.name: job.reason for job in self.last.jobs} if self.last is not None else {}
 
     def total_used(self, resource: str) -> int:
         return sum(used.get(resource, 0) for used in self.used.values())

@@ -94,6 +94,7 @@ class Board:
             self.spare_later[1] += memory * later
         for counter in shape.counted:
             self._count(counter, node, -later)
+        self.field.touched.add(node)
         if now > 0 or later > 0:
             self.field.grown.append(node)
 

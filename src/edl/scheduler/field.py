@@ -50,9 +50,11 @@ class Field:
     def __init__(self, board: "Board") -> None:
         self.board = board
         self.grown: list[int] = []
+        self.touched: set[int] = set()
+        """Nodes that are not any more as the arrays know them."""
         self.plain = len(board.now) <= PLAIN_UP_TO
         self._heaps: dict[tuple[int, bool, int], Heap] = {}
-        self._rankings: list[Ranking | None] = [None, None]
+        self._rankings: tuple[Ranking, Ranking] | None = None
         self._matrices: tuple[Matrix, Matrix] | None = None
         self._kinds = self._gpu = np.zeros(0, dtype=np.int64)
 
@@ -64,12 +66,11 @@ class Field:
         return heap.scan() if shape.rules else heap.best()
 
     def ranking(self, tightest_first: bool) -> Ranking:
-        """As the nodes stood when it was first asked for."""
-        ranking = self._rankings[tightest_first]
-        if ranking is None:
-            order = self._plain_order(tightest_first) if self.plain else self._quick_order(tightest_first)
-            ranking = self._rankings[tightest_first] = Ranking(order)
-        return ranking
+        """As the nodes stood when one was first asked for."""
+        if self._rankings is None:
+            order = self._plain_order if self.plain else self._quick_order
+            self._rankings = Ranking(order(False)), Ranking(order(True))
+        return self._rankings[tightest_first]
 
     def _plain_order(self, tightest_first: bool) -> list[int]:
         gpus, sign = self.board.axes.gpus, 1 if tightest_first else -1
@@ -113,7 +114,7 @@ class Field:
         return max(before, 0) - max(after, 0)
 
     def quick_keys(self, shape: Shape, now: bool, guard: Shape | None) -> list[int]:
-        """With numpy, from the board as it was at the first use; the heap checks every node before it hands it out."""
+        """The same with numpy, but for the nodes that have been touched since the arrays were made."""
         matrices = self._arrays()
         mask = np.asarray(self.board.snapshot.allowed[shape.where], dtype=bool)[self._kinds] & (self._kinds >= 0)
         for matrix in matrices if now else matrices[1:]:
@@ -127,7 +128,13 @@ class Field:
         if not shape.gpus:
             keys = keys + (self._gpu[nodes] << 2 * _BITS)
         found: list[int] = np.sort(keys).tolist()
-        return found
+        return found if not self.touched else self._put_right(found, shape, now, guard)
+
+    def _put_right(self, keys: list[int], shape: Shape, now: bool, guard: Shape | None) -> list[int]:
+        board, touched = self.board, self.touched
+        untouched = [key for key in keys if self.node_of(key) not in touched]
+        fitting = [node for node in touched if board.allowed(node, shape) and board.fits(node, shape, now)]
+        return sorted(untouched + [self.key(node, shape, guard) for node in fitting])
 
     def _quick_spoilt(self, nodes: Matrix, shape: Shape, guard: Shape) -> Matrix:
         before = after = np.full(len(nodes), CEILING, dtype=np.int64)
@@ -141,18 +148,19 @@ class Field:
     def _arrays(self) -> tuple[Matrix, Matrix]:
         if self._matrices is None:
             board = self.board
-            self._matrices = as_matrix(board.now), as_matrix(board.later)
+            width = len(board.axes.names)
+            self._matrices = as_matrix(board.now, width), as_matrix(board.later, width)
             nodes = board.snapshot.nodes
             self._kinds = np.array([NOWHERE if node.refusal else node.kind for node in nodes], dtype=np.int64)
             self._gpu = np.array([node.gpu for node in nodes], dtype=np.int64)
-            self.grown.clear()  # the arrays know
+            self.touched.clear()
         return self._matrices
 
 
-def as_matrix(rows: list[list[int]]) -> Matrix:
+def as_matrix(rows: list[list[int]], width: int) -> Matrix:
     """One row per resource. Clipped where needed: sums beyond any real machine must not wrap around."""
     if not rows:
-        return np.zeros((2, 0), dtype=np.int64)
+        return np.zeros((width, 0), dtype=np.int64)
     try:
         matrix = np.array(rows, dtype=np.int64)
     except OverflowError:
@@ -177,7 +185,7 @@ class Heap:
             self.nodes = field.board.allowed_nodes(shape.where)
         else:
             self.keys = field.keys(shape, now, guard)
-        self.seen = len(field.grown) if field.plain else 0
+        self.seen = len(field.grown)
 
     def best(self) -> int:
         """The top that still fits. A key that has changed is put right first, so the top is really the top."""

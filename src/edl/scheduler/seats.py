@@ -21,21 +21,21 @@ def sit(board: Board, unit: Unit, role: int, node: int, sort: Sort, *, exists: b
 
 
 def get_up(board: Board, unit: Unit, role: int, node: int, sort: Sort) -> None:
-    """Give a seat up. What runs keeps its room until it is gone; what does not frees it at once."""
+    """Give a seat up. What runs keeps its room until it is gone; what does not frees it at once, but not its quota."""
     facts = unit.facts.roles[role]
     board.tally(unit.seats[role], (node, sort), -1)
     if sort is Sort.FRESH:
         board.shift(node, facts.shape, facts.taxes, 1, 1)
     elif sort is Sort.UNBOUND:
-        board.shift(node, facts.shape, facts.taxes, 1, 1)
+        board.shift(node, facts.shape, (), 1, 1)
+        board.shift(NOWHERE, facts.shape, facts.taxes, 0, 1)
         board.tally(unit.leavers[role], "", 1)
     elif sort is Sort.BOUND:
         board.shift(node, facts.returned, facts.taxes, 0, 1)
         board.tally(unit.leavers[role], board.name(node), 1)
     elif unit.exist[role].get(node, 0) > 0:
         board.tally(unit.exist[role], node, -1)
-        board.shift(node, facts.shape, (), 0, 1)
-        board.shift(NOWHERE, facts.shape, facts.taxes, 1, 1)
+        board.shift(node, facts.shape, facts.taxes, 0, 1)
         board.tally(unit.leavers[role], "", 1)
     else:
         board.shift(node, facts.shape, facts.taxes, 0, 1)
