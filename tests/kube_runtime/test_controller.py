@@ -103,7 +103,7 @@ async def test_a_poisoned_object_stops_no_other(caplog: pytest.LogCaptureFixture
         await until(lambda: reconcile.count("fine") == 1)
         await asyncio.sleep(600)
         assert 4 <= reconcile.count("poison") <= 20, "it comes back, later each time"
-        assert controller.outcomes["timeout"] == reconcile.count("stuck") >= 2
+        assert 2 <= controller.outcomes["timeout"] <= reconcile.count("stuck") <= controller.outcomes["timeout"] + 1
         assert "things default/poison: KeyError" in caplog.text
         assert "things default/stuck: not done within 30 s" in caplog.text
         del reconcile.raises["poison"]
@@ -147,6 +147,13 @@ async def test_drain_ends_the_controller_after_the_work_in_hand() -> None:
         await controller.drain()
         await task
         assert not informer.handlers  # type: ignore[attr-defined]  # an informer
+
+
+@virtual
+async def test_the_queue_given_is_the_queue_used() -> None:
+    """It is empty, which must not be taken for absent."""
+    queue: WorkQueue[Key] = WorkQueue()
+    assert Controller("things", [], Reconciler(), queue=queue).queue is queue
 
 
 # Handlers.
@@ -206,27 +213,24 @@ async def test_a_slow_handler_works_in_slices() -> None:
 
 
 async def test_a_handler_that_blocks_is_moved_out_of_the_way() -> None:
-    """Real time and real blocking: afterwards the loop is free, nothing is lost, and the order is kept."""
+    """Real time and real blocking: the others do not wait for it, nothing is lost, and the order is kept."""
     keys: list[int] = []
-    heard: list[int] = []
+    behind: list[int] = []
 
     def blocks(old: Thing | None, new: Thing | None) -> list[int]:
         time.sleep(0.06)
         return [new.value] if new else []
 
     def quick(old: Thing | None, new: Thing | None) -> None:
-        heard.append(new.value if new else -1)
+        behind.append(len(keys))
 
     blocking: Handler[Thing] = Handler("blocks", blocks, keys.append, patience=0.05)
     other: Handler[Thing] = Handler("quick", quick, lambda key: None)
     changes = [(None, thing(number)) for number in range(12)]
     blocking.offer(changes)
     other.offer(changes)
-    await until(lambda: blocking.threaded, within=60)
-    behind = len(keys)
-    assert behind <= STRIKES
-    await until(lambda: len(heard) == 12, within=60)
-    assert len(keys) < 12, "the others do not wait for it"
+    await until(lambda: len(behind) == 12 and blocking.threaded, within=60)
+    assert behind[-1] <= STRIKES, "when the other was done with all, this one was at its first ones"
     blocking.offer([(None, thing(12))])
     await until(lambda: len(keys) == 13, within=60)
     assert keys == list(range(13))

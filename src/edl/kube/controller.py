@@ -71,7 +71,7 @@ class Controller:
     ) -> None:
         self.name = name
         self.sources = sources
-        self.queue: WorkQueue[Key] = queue or WorkQueue()
+        self.queue: WorkQueue[Key] = WorkQueue() if queue is None else queue
         self.outcomes: Counter[str] = Counter()
         """Reconciles by how they ended: done, again, conflict, refused, error, timeout."""
         self.waits = Histogram("queue_seconds", "Time a key waited for a worker", registry=None)

@@ -216,24 +216,25 @@ class Informer(Generic[T]):
 
     def _take_batch(self, batch: Iterable[Event[T] | Bookmark | Malformed]) -> None:
         changes: list[Change[T]] = []
-        store = self._store
-        newest = store.version
+        store, upsert = self._store, self._store.upsert
+        newest, count = store.version, 0
         try:
             for event in batch:
+                count += 1
                 if type(event) is Event:
                     item = event.object
                     version = int(item.metadata.resource_version)
-                    self.events += 1
                     if event.type == "DELETED":
                         changes += store.remove(key_of(item), item.metadata.uid, version)
                     else:
-                        changes += store.upsert(item)
+                        changes += upsert(item)
                 else:
                     version = self._take_rare(event, changes)
                 if version > newest:
                     newest = version
         finally:  # an ERROR event ends the stream, and what came before it counts
             store.version = newest
+            self.events += count
             self._deliver(changes)
 
     def _take_rare(self, event: Any, changes: list[Change[T]]) -> int:
