@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,28 @@ def test_checkpoints_follow_the_interval_and_only_when_there_is_news(world: Worl
     world.finish()
     world.look()
     assert len(world.servers.saves) == 2, "too soon"
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 2.0), (0.5, 10.0), (60.0, 30.0)])
+def test_checkpoints_are_as_far_apart_as_saving_is_slow(world: World, took: float, pause: float) -> None:
+    save = world.servers.save
+
+    def slow(*args: Any, **kwargs: Any) -> list[Exception]:
+        world.now += took
+        return save(*args, **kwargs)
+
+    world.servers.save = slow  # type: ignore[method-assign]  # a slow disk
+    world.finish()
+    world.now += 100
+    began = world.now
+    world.look()
+    world.finish()
+    world.now = max(world.now, began + pause - 0.1)
+    world.look()
+    assert len(world.servers.saves) == (2 if took < pause else 3)
+    world.now += 0.2
+    world.look()
+    assert len(world.servers.saves) == 3
 
 
 def test_the_end_has_a_checkpoint_of_its_own_before_trainers_are_told(world: World) -> None:

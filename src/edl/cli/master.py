@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint-every",
         type=float,
         metavar="SECONDS",
-        help="how often parameters are saved (default $EDL_CHECKPOINT_SECONDS, 30)",
+        help="how far apart checkpoints are at most (default $EDL_CHECKPOINT_SECONDS, 30)",
     )
 
 

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 LOOK = 0.5
 POSTPONE = 30.0
+SHORTEST, SHARE = 2.0, 20.0  # a checkpoint every 2 s, or as rarely as keeps saving below a twentieth of the time
 
 
 class Keeper:
@@ -36,12 +37,12 @@ class Keeper:
         grace: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._board, self._fleet, self._interval, self._clock = board, fleet, interval, clock
+        self._board, self._fleet, self._longest, self._clock = board, fleet, interval, clock
         self._layout: tuple[Member, ...] = ()
         self._view = board.view
         self._states: dict[Member, State | None] = {}
         self._restoring = False  # the present era has begun and not all servers are in it yet
-        self._saved_at = clock()
+        self._saved_at, self._save_took = clock(), 0.0
         self._not_before = clock() + (
             grace if board.queue.opened else 0.0
         )  # trainers of the last master come back first
@@ -142,7 +143,8 @@ class Keeper:
             if queue.finished:
                 return newest.pass_index < queue.passes
             news = (queue.pass_index, queue.done.pack()) != (newest.pass_index, newest.done)
-            return news and self._clock() - self._saved_at >= self._interval
+            pause = min(self._longest, max(SHORTEST, self._save_took * SHARE))
+            return news and self._clock() - self._saved_at >= pause
 
     def _checkpoint(self, freeze: bool = False) -> bool:
         """Takes a checkpoint while training goes on; with `freeze` nothing is pushed after it."""
@@ -151,6 +153,7 @@ class Keeper:
             cut, era, keep = queue.begin_checkpoint(), queue.era, [cut.number for cut in queue.checkpoints]
         self._saved_at = self._clock()
         failures = self._fleet.save(self._layout, era, cut.number, keep, freeze)
+        self._save_took = self._clock() - self._saved_at
         if failures:
             log.warning("checkpoint %d failed: %s", cut.number, failures[0])
             return False
