@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .connect import add_cluster_options, home, with_cluster
@@ -104,11 +104,12 @@ async def _watch(watched: Sequence[Watched]) -> bool:
     return not stop.is_set()
 
 
-def ask(read: Callable[[str], str] = input) -> str:
+def ask() -> str:
     if not sys.stdin.isatty():
         return ""
+    print(QUESTION, end="", flush=True)  # input() would write it to stderr where that goes elsewhere
     try:
-        return read(QUESTION).strip().lower()[:1]
+        return input().strip().lower()[:1]
     except (EOFError, KeyboardInterrupt):
         print()
         return ""

@@ -18,6 +18,7 @@ from .main import CommandError
 STDIN = "-"
 _ENDINGS = (".yaml", ".yml", ".json")
 _DEEPEST = 200
+_REPEATED = 1_000_000  # nodes that aliases stand for
 
 
 class _Loader(yaml.CSafeLoader):
@@ -71,17 +72,29 @@ def _documents(file: str, content: bytes) -> Iterator[Any]:
 
 
 def _refuse_tricks(text: str) -> None:
-    """Nobody prints objects with aliases or a hundred levels; whoever does wants to keep us busy."""
-    depth = 0
+    """Aliases are fine until they explode or bite their own tail; a hundred levels are nobody's objects."""
+    sizes: dict[str, int] = {}
+    open_nodes: list[tuple[str | None, int]] = []
+    read = repeated = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"{_line(event)} has an alias (*{event.anchor}); write it out")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEEPEST:
+            if event.anchor not in sizes:
+                raise ValueError(f"{_line(event)} repeats *{event.anchor} within itself")
+            repeated += sizes[event.anchor]
+            if repeated > _REPEATED:
+                raise ValueError(f"{_line(event)} repeats *{event.anchor} once too often; write it out")
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, read + repeated))
+            if len(open_nodes) > _DEEPEST:
                 raise ValueError(f"{_line(event)} is nested too deeply")
         elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+            anchor, before = open_nodes.pop()
+            if anchor:
+                sizes[anchor] = read + repeated - before + 1
+        elif isinstance(event, yaml.ScalarEvent):
+            read += 1
+            if event.anchor:
+                sizes[event.anchor] = 1
 
 
 def _line(event: yaml.Event) -> str:
