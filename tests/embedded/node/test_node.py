@@ -36,7 +36,7 @@ def ready(found: Any) -> bool:
 
 
 def log_of(cluster: Cluster, found: Any, container: str = "main", run: int = 0) -> str:
-    path = cluster.root / "pods" / "n1" / found["metadata"]["uid"] / "logs" / container / f"{run}.log"
+    path = cluster.root / "pods" / "n1" / found["metadata"]["uid"] / "containers" / container / f"{run}.log"
     lines = path.read_text().splitlines() if path.exists() else []
     return "\n".join(line.split(" ", 3)[3] for line in lines)
 

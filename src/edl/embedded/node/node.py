@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from edl.api import quantity
-from edl.embedded.node.admission import requests_of, shortage
+from edl.embedded.node.admission import shortage
 from edl.embedded.node.devices import Devices
 from edl.embedded.node.endpoint import Endpoint, LogPlace
 from edl.embedded.node.equipment import Equipment
@@ -163,7 +163,7 @@ class ProcessNode:
         if worker.gone:
             if worker.quiet:
                 del self._workers[uid]
-                worker.forget()
+                await worker.forget()
             return delay
         return await self._report(worker, delay)
 
@@ -178,7 +178,7 @@ class ProcessNode:
         return min(times) if times else None
 
     def _admit(self, pod: Pod) -> PodWorker:
-        others = [requests_of(one.pod) for one in self._workers.values() if not one.pod.finished]
+        others = [one.requests for one in self._workers.values() if not one.pod.finished]
         refusal = shortage(pod, others, self._capacity)
         worker = PodWorker(pod, self._equipment, self._queue.add)
         self._workers[worker.uid] = worker

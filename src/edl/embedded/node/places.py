@@ -29,22 +29,20 @@ class PodPlaces:
         return self.root / "root"
 
     def termination_message(self, container: str) -> Path:
-        return self.root / "termination" / container
+        return self.root / "containers" / container / "termination-log"
 
     def log(self, container: str, run: int) -> Path:
-        return self.root / "logs" / container / f"{run}.log"
+        return self.root / "containers" / container / f"{run}.log"
 
     def make(self) -> None:
-        for path in (self.volumes, self.scratch, self.mapped, self.root / "termination"):
-            path.mkdir(parents=True, exist_ok=True)
-        self.root.chmod(0o755)
+        self.scratch.mkdir(parents=True, exist_ok=True)
         self.hosts.touch()
 
     def make_run(self, container: str, run: int) -> Path:
         """The log of a new run; of the ones before it, only the last is kept."""
         log = self.log(container, run)
         log.parent.mkdir(parents=True, exist_ok=True)
-        for old in log.parent.iterdir():
+        for old in log.parent.glob("*.log*") if run > 1 else ():
             if int(old.name.split(".")[0]) < run - 1:
                 old.unlink()
         message = self.termination_message(container)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,8 +108,8 @@ class Runtime:
 
     async def run(self, launch: Launch) -> Running:
         """Start a container; StartError says why it could not be."""
-        message = {"op": "spawn", **asdict(launch), "mounts": [list(mount) for mount in launch.mounts]}
-        return await self._start(message, [])
+        fields = {name: getattr(launch, name) for name in Launch.__slots__}
+        return await self._start({"op": "spawn", **fields, "env": dict(launch.env)}, [])
 
     async def execute(
         self, container: str, argv: Sequence[str], *, env: dict[str, str], cwd: str, stdio: Sequence[int]

@@ -14,6 +14,7 @@ from typing import Any
 
 from edl.api import timestamp
 from edl.embedded.node import lifecycle
+from edl.embedded.node.admission import requests_of
 from edl.embedded.node.equipment import Equipment
 from edl.embedded.node.facts import ConfigurationError, Facts
 from edl.embedded.node.health import Health
@@ -75,9 +76,8 @@ class PodWorker:
             list(self.records.values()), pod.spec.restart_policy
         ):
             self.reason, self.message, self.disrupted = "Terminated", LOST, LOST
-        if not pod.finished:
-            self.places.make()
-            self.write_hosts()
+        self.requests = requests_of(pod)
+        self._placed = False
 
     @property
     def ending(self) -> bool:
@@ -144,11 +144,13 @@ class PodWorker:
 
     async def _refresh_volumes(self) -> None:
         with contextlib.suppress(ConfigurationError, KubeError, OSError):
-            self._prepare_volumes(await self._facts())
+            await asyncio.to_thread(self._prepare_volumes, await self._facts())
 
     def update(self, pod: Pod) -> None:
         """The API server has a newer version of the pod."""
         old, self.pod = self.pod, pod
+        if old.spec is not pod.spec:
+            self.requests = requests_of(pod)
         for container in pod.spec.containers:
             before = old.container(container.name)
             run = self._runs.get(container.name)
@@ -156,6 +158,8 @@ class PodWorker:
                 self._equipment.runtime.limit_memory(run.running.id, memory_limit(container))
 
     def write_hosts(self) -> None:
+        if not self._placed:
+            return
         services = self._equipment.directory.hosts(self.pod.metadata.namespace)
         rewrite(self.places.hosts, own_text(self.pod, self.address) + services)
 
@@ -175,12 +179,12 @@ class PodWorker:
         """The pod is finished: what it held can be given to others. Its logs stay until `forget`."""
         self._equipment.devices.give_back(self.uid)
 
-    def forget(self) -> None:
+    async def forget(self) -> None:
         self.release()
         self._equipment.gatherer.forget(self.uid)
         if not self.pod.spec.host_network:
             self._equipment.addresses.give_back(self.address)
-        self.places.remove()
+        await asyncio.to_thread(self.places.remove)
 
     # Starting
 
@@ -211,14 +215,19 @@ class PodWorker:
     async def _prepare(self, container: Container, run: int) -> Launch:
         equipment = self._equipment
         facts = await self._facts()
+        devices = equipment.devices.take(self.uid, container.name, device_count(container))
+        # In a thread: a slow disk must not hold up everything else in this process.
+        volumes = await asyncio.to_thread(self._prepare_volumes, facts)
+        self._placed = True
+        self.write_hosts()
         return launch_of(
             container,
             self.pod,
             facts=facts,
             image=equipment.images.find(container.image),
             places=self.places,
-            volumes=self._prepare_volumes(facts),
-            devices=equipment.devices.take(self.uid, container.name, device_count(container)),
+            volumes=volumes,
+            devices=devices,
             settings=equipment.settings,
             run=run,
         )
@@ -228,6 +237,7 @@ class PodWorker:
         return await gatherer.gather(self.pod, pod_ip=self.address, host_ip=host_ip)
 
     def _prepare_volumes(self, facts: Facts) -> dict[str, Path]:
+        self.places.make()
         return {volume.name: prepare(volume, self.pod, facts, self.places.volumes) for volume in self.pod.spec.volumes}
 
     async def _begun(self, container: Container, record: Record, run: Run) -> None:
