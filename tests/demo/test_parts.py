@@ -14,9 +14,11 @@ from edl.demo.ledger import account
 from edl.demo.recording import Moment, Recording, moment
 from edl.demo.svg import draw
 
+TRAINER = {"edl.dev/job": "a", "edl.dev/role": "trainer"}
 
-def pod(name: str, node: str, *, phase: str = "Running", cpu: str = "1", leaving: bool = False, **labels: str) -> Any:
-    metadata = {"name": name, "labels": {key.replace("_", "/"): value for key, value in labels.items()}}
+
+def pod(node: str, labels: dict[str, str], *, phase: str = "Running", cpu: str = "1", leaving: bool = False) -> Any:
+    metadata: dict[str, Any] = {"name": "any", "labels": labels}
     if leaving:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     spec = {"nodeName": node, "containers": [{"resources": {"requests": {"cpu": cpu}}}]}
@@ -24,16 +26,15 @@ def pod(name: str, node: str, *, phase: str = "Running", cpu: str = "1", leaving
 
 
 def test_a_moment_tells_who_holds_what_and_who_works() -> None:
-    trainer = {"edl.dev_job": "a", "edl.dev_role": "trainer"}
     seen = moment(
         1.0,
         [
-            pod("a-0", "n0", **trainer),
-            pod("a-1", "n0", leaving=True, **trainer),
-            pod("a-2", "n1", phase="Succeeded", **trainer),
-            pod("a-3", "", phase="Pending", **trainer),
-            pod("a-m", "n1", cpu="100m", **{**trainer, "edl.dev_role": "master"}),
-            pod("s-0", "n1", cpu="2", app="shop"),
+            pod("n0", TRAINER),
+            pod("n0", TRAINER, leaving=True),
+            pod("n1", TRAINER, phase="Succeeded"),
+            pod("", TRAINER, phase="Pending"),
+            pod("n1", {**TRAINER, "edl.dev/role": "master"}, cpu="100m"),
+            pod("n1", {"app": "shop"}, cpu="2"),
         ],
         {},
     )
