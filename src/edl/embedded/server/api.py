@@ -53,6 +53,9 @@ class Api:
             return await self._dispatch(request)
         except status.ApiError as error:
             return Answer(error.code, error.body(), headers=error.headers)
+        except RecursionError:
+            problem = status.bad_request("the object provided is unrecognized: exceeded max depth")
+            return Answer(problem.code, problem.body())
         except StoreError as error:
             problem = status.internal(str(error))
             return Answer(problem.code, problem.body())

@@ -40,7 +40,7 @@ def _values(kind: Type, element: str, old: Any, new: Any, changed: Fields, remov
         changed[element] = {}
     elif old is None:  # written as null: the container was there, its contents are new
         changed[element] = {key: node for key, node in whole(kind, new).items() if key != "."}
-    elif is_leaf(kind, new) or is_leaf(kind, old):
+    elif is_leaf(kind, new) or is_leaf(kind, old) or type(old) is not type(new):
         changed[element], removed[element] = whole(kind, new), whole(kind, old)
     else:
         added: Fields = {}

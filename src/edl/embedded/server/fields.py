@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from edl.embedded.server.types import ListOf, MapOf, Struct, Type
+from edl.embedded.server.types import ListOf, MapOf, SchemaOr, Struct, Type
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -25,7 +25,7 @@ def has_duplicates(body: bytes) -> bool:
 
 def _walk(value: Any, kind: Type | None, path: str) -> Iterator[str]:
     if isinstance(value, _Pairs):
-        yield from _object(value, kind, path)
+        yield from _object(value, kind.schema if isinstance(kind, SchemaOr) else kind, path)
     elif isinstance(value, list):
         item = kind.item if isinstance(kind, ListOf) else None
         for index, element in enumerate(value):

@@ -17,6 +17,7 @@ from edl.embedded.server.nodeproxy import NodeProxy
 from edl.embedded.server.watch import Watch
 
 BODY_LIMIT = 3 << 20
+BODY_SECONDS = 60.0
 _SLOW_WATCH_BYTES = 64 << 20
 _log = logging.getLogger(__name__)
 
@@ -91,9 +92,15 @@ class Front:
 
     async def _read(self, http: web.BaseRequest) -> bytes:
         try:
-            return await http.read()
+            async with asyncio.timeout(BODY_SECONDS):
+                return await http.read()
+        except TimeoutError:
+            text = "Timeout: request did not complete within the allotted timeout"
+            raise status.ApiError(504, "Timeout", text, {}) from None
         except web.HTTPRequestEntityTooLarge:
             raise status.too_large() from None
+        except web.RequestPayloadError as error:
+            raise status.bad_request(f"the body of the request cannot be read: {error}") from None
 
     def _authenticate(self, http: web.BaseRequest) -> User:
         header = http.headers.get("Authorization", "")

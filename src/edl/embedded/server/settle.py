@@ -9,7 +9,6 @@ is on the path of every write, so it carries no field paths; problems are locate
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from edl.embedded.server import quantity
-from edl.embedded.server.types import Anything, Field, ListOf, MapOf, Scalar, Struct, Type
+from edl.embedded.server.types import Anything, Field, ListOf, MapOf, Scalar, SchemaOr, Struct, Type
 
 _WORDS = {str: "string", bool: "bool", dict: "object", list: "array", int: "number", float: "number"}
 _SECOND = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
@@ -28,7 +27,7 @@ class MismatchError(Exception):
     """A value does not have its field's type. `path` is filled from the inside out as the walk unwinds."""
 
     def __init__(self, value: object, type_name: str, message: str = "") -> None:
-        word = _WORDS[type(value)]
+        word = _WORDS.get(type(value), "null")
         self.got = f"number {value}" if isinstance(value, float) else word
         self.type_name = type_name
         self.message = message
@@ -118,7 +117,7 @@ def settler(struct: Struct) -> Settler:
 
 def _drops(entry: Field) -> bool:
     """Whether Go's `omitempty` leaves an empty value out."""
-    if entry.pointer or entry.keep or isinstance(entry.type, (Struct, Anything)):
+    if entry.pointer or entry.keep or isinstance(entry.type, (Struct, Anything, SchemaOr)):
         return False
     return not (isinstance(entry.type, Scalar) and entry.type.name in ("time", "microtime", "quantity", "intorstring"))
 
@@ -151,20 +150,33 @@ def _function(kind: Type) -> Settle:
         struct = kind
         return lambda value, outcome: settler(struct)(value, outcome)  # noqa: PLW0108 - types may be recursive
     if isinstance(kind, ListOf):
-        return _list(_function(kind.item), _go_name(kind))
+        return _list(_function(kind.item), _go_name(kind), _nothing_of(kind.item))
     if isinstance(kind, MapOf):
-        return _map(_function(kind.value), _go_name(kind))
+        return _map(_function(kind.value), _go_name(kind), _nothing_of(kind.value))
     if isinstance(kind, Scalar):
         return _SCALARS.get(kind.name) or _string(_go_name(kind))
+    if isinstance(kind, SchemaOr):
+        return _schema_or(kind)
     return lambda value, outcome: value
 
 
-def _list(item: Settle, name: str) -> Settle:
+def _nothing_of(kind: Type) -> Callable[[], Any]:
+    """What Go makes of a null among a list's elements: the element in which nothing is set."""
+    if isinstance(kind, (Struct, MapOf)):
+        return dict
+    if isinstance(kind, ListOf):
+        return list
+    name = kind.name if isinstance(kind, Scalar) else ""
+    empty = {"bool": False, "int32": 0, "int64": 0, "float64": 0, "intorstring": 0, "quantity": "0"}.get(name, "")
+    return lambda: empty
+
+
+def _list(item: Settle, name: str, nothing: Callable[[], Any]) -> Settle:
     def settle(value: Any, outcome: Outcome) -> Any:
         if type(value) is not list:
             raise MismatchError(value, name)
         for index, element in enumerate(value):
-            new = item(element, outcome)
+            new = item(element if element is not None else nothing(), outcome)
             if new is not element:
                 value[index] = new
         return value
@@ -172,18 +184,29 @@ def _list(item: Settle, name: str) -> Settle:
     return settle
 
 
-def _map(inner: Settle, name: str) -> Settle:
+def _map(inner: Settle, name: str, nothing: Callable[[], Any]) -> Settle:
     def settle(value: Any, outcome: Outcome) -> Any:
         if type(value) is not dict:
             raise MismatchError(value, name)
         for key, element in value.items():
-            if element is None:
-                value[key] = ""
-                continue
-            new = inner(element, outcome)
+            new = inner(element if element is not None else nothing(), outcome)
             if new is not element:
                 value[key] = new
         return value
+
+    return settle
+
+
+def _schema_or(kind: SchemaOr) -> Settle:
+    def settle(value: Any, outcome: Outcome) -> Any:
+        if type(value) is dict:
+            return settler(kind.schema)(value, outcome)
+        if kind.name.endswith("OrBool"):
+            return _bool(value, outcome)
+        if type(value) is not list:
+            raise MismatchError(value, f"v1.{kind.name}")
+        inner = _SCALARS["string"] if kind.name.endswith("OrStringArray") else settler(kind.schema)
+        return [inner(item, outcome) for item in value]
 
     return settle
 
@@ -247,7 +270,7 @@ def _bytes(value: Any, outcome: Outcome) -> Any:
         raise MismatchError(value, "[]uint8")
     try:
         base64.b64decode(value, validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error, or characters that are not ASCII
         bad = re.search(r"[^A-Za-z0-9+/=]", value)
         raise MismatchError(
             value, "", f"illegal base64 data at input byte {bad.start() if bad else len(value) // 4 * 4}"

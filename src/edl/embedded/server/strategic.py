@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from edl.embedded.server import status
 from edl.embedded.server.fieldset import child_type
 from edl.embedded.server.types import Field, ListOf, Struct, Type
@@ -25,6 +27,7 @@ def merge(kind: Type, target: Any, patch: dict[str, Any]) -> dict[str, Any]:
         raise status.bad_request(f"Unknown patch type: {directive} found in patch")
     result = dict(target) if isinstance(target, dict) else {}
     if _RETAIN in patch:
+        _require_list(_RETAIN, patch[_RETAIN])
         result = {key: value for key, value in result.items() if key in patch[_RETAIN]}
     for key, value in patch.items():
         if key.startswith("$"):
@@ -37,6 +40,8 @@ def merge(kind: Type, target: Any, patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _apply_directive(kind: Type, result: dict[str, Any], patch: dict[str, Any], key: str, value: Any) -> None:
+    if key.startswith((_DELETE_FROM, _ORDER)):
+        _require_list(key, value)
     if key.startswith(_DELETE_FROM):
         name = key.removeprefix(_DELETE_FROM)
         result[name] = [item for item in result.get(name) or [] if item not in value]
@@ -46,6 +51,11 @@ def _apply_directive(kind: Type, result: dict[str, Any], patch: dict[str, Any], 
             result[name] = _ordered(_field(kind, name), result[name], value, result[name])
     elif key not in (_PATCH, _RETAIN):
         raise status.bad_request(f"unknown directive {key} found in patch")
+
+
+def _require_list(directive: str, value: Any) -> None:
+    if not isinstance(value, list):
+        raise status.bad_request(f"invalid value for {directive} in patch: a list is expected")
 
 
 def _merge_value(kind: Type, key: str, target: Any, value: Any, order: Any) -> Any:
@@ -73,7 +83,8 @@ def _merge_list(kind: ListOf, field: Field, target: list[Any], patch: list[Any])
     if any(isinstance(item, dict) and item.get(_PATCH) == "replace" for item in patch):
         return [item for item in patch if not (isinstance(item, dict) and item.get(_PATCH) == "replace")]
     if not field.merge_key:  # a list of scalars
-        return [*target, *(item for item in dict.fromkeys(patch) if item not in target)]
+        added = {_identity(field, item): item for item in patch}
+        return [*target, *(item for item in added.values() if item not in target)]
     result = list(target)
     for item in patch:
         _merge_item(kind, field, result, item)
@@ -99,18 +110,20 @@ def _merge_item(kind: ListOf, field: Field, result: list[Any], item: Any) -> Non
 
 def _ordered(field: Field | None, items: list[Any], order: list[Any], present: list[Any]) -> list[Any]:
     """Elements named by `order` take its order; the others keep theirs and stay before those they stood before."""
-    key = field.merge_key if field is not None else ""
-
-    def identity(item: Any) -> Any:
-        return item.get(key) if key and isinstance(item, dict) else item
-
-    wanted = [identity(item) for item in order]
-    places = {identity(item): index for index, item in enumerate(present)}
-    named = sorted((item for item in items if identity(item) in wanted), key=lambda item: wanted.index(identity(item)))
-    rest = [item for item in items if identity(item) not in wanted]
+    wanted = [_identity(field, item) for item in order]
+    places = {_identity(field, item): index for index, item in enumerate(present)}
+    named = [item for item in items if _identity(field, item) in wanted]
+    named.sort(key=lambda item: wanted.index(_identity(field, item)))
+    rest = [item for item in items if _identity(field, item) not in wanted]
     result: list[Any] = []
     while named and rest:
-        place = places.get(identity(named[0]))
-        source = rest if place is not None and place > places[identity(rest[0])] else named
+        place = places.get(_identity(field, named[0]))
+        source = rest if place is not None and place > places[_identity(field, rest[0])] else named
         result.append(source.pop(0))
     return result + named + rest
+
+
+def _identity(field: Field | None, item: Any) -> bytes:
+    """What makes two elements the same: the merge key, or the whole. Encoded, because clients send anything."""
+    key = field.merge_key if field is not None else ""
+    return msgspec.json.encode(item.get(key) if key and isinstance(item, dict) else item)

@@ -83,6 +83,17 @@ class Struct(Type):
 
 
 _SCALAR_NAMES = "string int32 int64 bool float64 bytes quantity time microtime intorstring"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SchemaOr(Type):
+    """A JSON schema, or one of something else: a list of them, a bool, a list of strings
+    (CustomResourceDefinitions)."""
+
+    name: str = ""
+    schema: Struct = field(default_factory=Struct)
+
+
 SCALARS = frozenset(_SCALAR_NAMES.split(" "))
 _UNIONS = frozenset({"JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray"})
 
@@ -149,7 +160,9 @@ class _Reader:
             return Scalar(name=shape)
         if shape in self._enums:
             return Scalar(name=shape, values=self._enums[shape])
-        if shape == "any" or shape in _UNIONS:
+        if shape in _UNIONS:
+            return SchemaOr(atomic=True, name=shape, schema=self.structs["apiextensions.JSONSchemaProps"])
+        if shape == "any":
             return Anything(atomic=True)
         struct = self.structs[shape]
         if atomic and not struct.atomic:

@@ -335,6 +335,8 @@ def _parse_config(call: Call) -> Object:
     config = body.parse_yaml(call.body, call.resource.kind)
     _check_config_kind(call, config)
     meta = config.get("metadata") or {}
+    if not isinstance(meta, dict):
+        raise status.bad_request("metadata is not an object")
     if "managedFields" in meta:
         raise status.bad_request("metadata.managedFields must be nil")
     what = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {_kind_text(config)}"

@@ -175,7 +175,8 @@ def publish(core: Core, new: Object | None, old: Object | None) -> None:
         core.registry.remove(old["spec"]["group"], old["spec"]["names"]["plural"])
     if new is None:
         return
-    established = any(c["type"] == "Established" and c["status"] == "True" for c in new["status"]["conditions"])
+    conditions = (new.get("status") or {}).get("conditions") or ()
+    established = any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
     if established:
         for resource in resources_of(new, core.further_rules):
             core.registry.add(resource)

@@ -18,6 +18,7 @@ _KINDS = {
     "/secrets": config.SECRET,
     "/serviceaccounts": config.SERVICE_ACCOUNT,
     "/services": network.SERVICE,
+    "apiextensions.k8s.io/customresourcedefinitions": Kind(has_status=True, generation=True),
     "apps/deployments": workloads.DEPLOYMENT,
     "apps/replicasets": workloads.REPLICASET,
     "apps/statefulsets": workloads.STATEFULSET,
