@@ -358,3 +358,45 @@ async def test_a_crowd_of_pods(cluster: Cluster) -> None:
     await asyncio.gather(*(cluster.create(PODS, pod(f"p{i}", node="n1", script=f"exit {i % 2}")) for i in range(60)))
     for number in range(60):
         await cluster.phase(f"p{number}", "Failed" if number % 2 else "Succeeded")
+
+
+@pytest.mark.parametrize("mode", ["none", "best"])
+async def test_volumes_appear_at_their_paths_in_every_mode(tmp_path: Path, mode: str) -> None:
+    """Mounted where the machine allows it; else below the pod's directory, and whatever names the path leads there."""
+    modes = ("none",) if mode == "none" else ("mount", "user", "none")
+    async with cluster_with_node(tmp_path, modes=modes) as cluster:
+        await cluster.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"k": "from the map"}})
+        container = {
+            "workingDir": "/edl-test/work",
+            "command": ["cat", "/edl-test/config/k", "given", "/edl-test/work/sub/also"],
+            "volumeMounts": [
+                {"name": "config", "mountPath": "/edl-test/config"},
+                {"name": "work", "mountPath": "/edl-test/work"},
+            ],
+        }
+        init = {
+            "name": "i",
+            "image": "x",
+            "env": [{"name": "PLACE", "value": "/edl-test/work"}],
+            "command": ["sh", "-c", "echo written > $PLACE/given; mkdir $PLACE/sub; echo deep > $PLACE/sub/also"],
+            "volumeMounts": [{"name": "work", "mountPath": "/edl-test/work"}],
+        }
+        volumes = [{"name": "config", "configMap": {"name": "c"}}, {"name": "work", "emptyDir": {}}]
+        await cluster.pod("p", container=container, initContainers=[init], volumes=volumes)
+        found = await cluster.phase("p", "Succeeded")
+        assert log_of(cluster, found).split("\n") == ["from the mapwritten", "deep"]
+        assert "edl-test" not in os.listdir("/")
+
+
+async def test_a_mounted_config_map_follows_its_object(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl.embedded.node.worker._REFRESH_SECONDS", 0.3)
+    await cluster.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"k": "old"}})
+    container = {
+        "volumeMounts": [{"name": "v", "mountPath": "/edl-test"}],
+        "env": [{"name": "AT", "value": "/edl-test"}],
+    }
+    volumes = [{"name": "v", "configMap": {"name": "c"}}]
+    await cluster.pod("p", script="while ! grep new $AT/k; do sleep 0.1; done", container=container, volumes=volumes)
+    await cluster.phase("p", "Running")
+    await cluster.client.patch(CONFIG_MAPS, "c", {"data": {"k": "new"}}, namespace="default")
+    await cluster.phase("p", "Succeeded")

@@ -1,7 +1,10 @@
 """A pod's own view of the file system, in every mode that this machine allows; and that the machine never sees it."""
 
 import asyncio
+import ctypes
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,12 +85,12 @@ async def test_a_volume_appears_where_it_is_mounted(mode: str, tmp_path: Path, v
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_single_file_and_a_device_directory(mode: str, tmp_path: Path, volume: Path) -> None:
-    mounts = [Mount(str(volume / "greeting"), "/etc/hosts"), Mount(str(volume / "greeting"), "/dev/termination-log")]
-    script = "cat /etc/hosts; echo bye > /dev/termination-log; echo x > /dev/null; ls -d /dev/pts /dev/shm"
+    mounts = [Mount(str(volume / "greeting"), "/etc/hosts"), Mount(str(volume / "greeting"), "/dev/edl-last-words")]
+    script = "cat /etc/hosts; echo bye > /dev/edl-last-words; echo x > /dev/null; ls -d /dev/pts /dev/shm"
     code, said = await run(mode, tmp_path, script, mounts)
     assert (code, said) == (0, ["hello", "/dev/pts", "/dev/shm"])
     assert (volume / "greeting").read_text() == "bye\n"
-    assert not exists("/dev/termination-log")
+    assert not exists("/dev/edl-last-words")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -128,3 +131,54 @@ def test_when_no_mode_is_allowed_the_error_says_which_and_why(monkeypatch: pytes
     monkeypatch.setattr(sandbox, "_attempt", lambda _: "unshare: Operation not permitted")
     with pytest.raises(OSError, match="user: unshare: Operation not permitted"):
         sandbox.best_mode(["user"])
+
+
+NOBODY = 65534
+_PR_SET_DUMPABLE = 4
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that somebody without rights can reach and owns."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name)
+        path.chmod(0o755)
+        for part in ("volume", "scratch"):
+            (path / part).mkdir()
+        (path / "volume" / "greeting").write_text("hello\n")
+        for owned in (path, *path.rglob("*")):
+            os.chown(owned, NOBODY, NOBODY)
+        yield path
+
+
+@pytest.mark.may_skip("only root can become somebody without rights; everybody else is one already")
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root")
+def test_somebody_without_any_rights_gets_the_same_view(open_directory: Path) -> None:
+    script = "cat /edl-data/greeting; hostname; echo bye > /dev/edl-last-words; touch /etc/edl/no || echo read-only"
+    mounts = [
+        Mount(str(open_directory / "volume"), "/edl-data"),
+        Mount(str(open_directory / "volume" / "greeting"), "/dev/edl-last-words"),
+        Mount(str(open_directory / "volume"), "/etc/edl", True),
+    ]
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(writer, 1)
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # as after an exec: else /proc/self is not ours
+            assert sandbox.best_mode()[0] == "user"
+            sandbox.enter("user", "pod-7", mounts, str(open_directory / "scratch"))
+            os.execvp("sh", ["sh", "-c", script])
+        except BaseException as error:
+            os.write(1, str(error).encode())
+        finally:
+            os._exit(1)
+    os.close(writer)
+    with os.fdopen(reader) as output:
+        said = output.read().split()
+    os.waitpid(pid, 0)
+    assert said == ["hello", "pod-7", "read-only"]
+    assert (open_directory / "volume" / "greeting").read_text() == "bye\n"
