@@ -206,13 +206,11 @@ class Trace:
             value = sorted(
                 value, key=lambda entry: (entry["operation"], entry["manager"], entry.get("subresource", ""))
             )
-        if key == "cells":
-            return [
-                "<age>" if isinstance(cell, str) and _AGE.match(cell) else self.settled(cell, managed) for cell in value
-            ]
         return self.settled(value, managed)
 
     def _text(self, text: str) -> str:
+        if _AGE.match(text):
+            return "<age>"
         text = text.replace(self.namespace, "<ns>")
         for uid in _UID.findall(text):
             text = text.replace(uid, self._names.setdefault(uid, f"<uid-{len(self._names) + 1}>"))
