@@ -163,8 +163,8 @@ def test_describe_says_what_why_and_what_next(tidy: Cluster, capsys: Output) -> 
     make(tidy, EVENTS, event("another", "Started"))
     assert tidy.edl("describe", "a") == 0
     said = capsys.readouterr().out
-    assert "Size:   2 now, 4 granted, 2..6 allowed" in said
-    assert "Why:    +2: 8 of 8 CPU were free" in said
+    assert "Size:     2 now, 4 granted, 2..6 allowed" in said
+    assert "Why:      +2: 8 of 8 CPU were free" in said
     assert said.index("a-trainer-2 ") < said.index("a-trainer-10 "), "by number, not by letter"
     assert "CrashLoopBackOff" in said
     assert "pod/a-trainer-2" in said
@@ -232,7 +232,7 @@ def test_a_failure_is_described_by_its_root_cause(tidy: Cluster, capsys: Output)
     make(tidy, TRAINING, training_job("a"), {"phase": "failed", "root_cause": cause})
     assert tidy.edl("describe", "a") == 0
     said = capsys.readouterr().out
-    assert "Cause:  pod a-trainer-0: Error, exit code 3" in said
+    assert "Cause:    pod a-trainer-0: Error, exit code 3" in said
     assert "| KeyError: 'x'" in said
 
 

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from edl.api.kinds import TRAINING_JOB
+from edl.cli.describe import render as render_description
 from edl.cli.follow import follow
 from edl.cli.jobs import Summary, summarize
 from edl.cli.live import Look, PlainScreen, RichScreen, changes, count, dots, duration, numbers, sparkline
@@ -60,6 +61,11 @@ def test_numbers_leave_out_what_nobody_knows() -> None:
         "1 min 01 s left",
     ]
     assert numbers(Look(job("succeeded"), known, 61.0))[-1] == "loss 0.25"
+
+
+def test_describe_says_how_training_goes() -> None:
+    said = render_description(job(), [], [], 0.0, Progress(loss=0.25, pass_index=2, passes=5, age=3.0))
+    assert "Training: pass 2/5, loss 0.25 (3 s ago)" in said
 
 
 def test_units() -> None:

@@ -9,7 +9,9 @@ from .connect import add_cluster_options, with_cluster
 from .events import HEADER as EVENTS
 from .events import event_rows, job_events
 from .jobs import Summary, find_job
+from .live import Look, numbers
 from .pods import Pod, job_pods, role_of, state_of
+from .progress import Progress, ProgressReader
 from .tables import age, table
 
 if TYPE_CHECKING:
@@ -31,13 +33,20 @@ async def _describe(client: "Client", namespace: str, wanted: str) -> int:
     job = await find_job(client, namespace, wanted)
     pods = await job_pods(client, namespace, job.name)
     events = await job_events(client, namespace, job.name)
-    print(render(job, pods, events, time.time()))
+    progress = None if job.finished else await ProgressReader(client, namespace, job.name).read()
+    print(render(job, pods, events, time.time(), progress))
     return 0
 
 
-def render(job: Summary, pods: Sequence[Pod], events: Sequence[dict[str, Any]], now: float) -> str:
+def render(
+    job: Summary,
+    pods: Sequence[Pod],
+    events: Sequence[dict[str, Any]],
+    now: float,
+    progress: Progress | None = None,
+) -> str:
     sections = [
-        _what(job, now),
+        _what(job, now, progress),
         _table("Roles", ("ROLE", "DESIRED", "PENDING", "ACTIVE", "SUCCEEDED", "FAILED"), _roles(job)),
         _table("Conditions", ("TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"), _conditions(job, now)),
         _table("Sizes", ("AGE", "FROM", "TO", "WHY"), _history(job, now)),
@@ -48,7 +57,7 @@ def render(job: Summary, pods: Sequence[Pod], events: Sequence[dict[str, Any]], 
     return "\n\n".join(section for section in sections if section)
 
 
-def _what(job: Summary, now: float) -> str:
+def _what(job: Summary, now: float, progress: Progress | None) -> str:
     granted = "none" if job.target is None else job.target
     size = f"{job.now or 0} now, {granted} granted, {job.least}..{job.most} allowed"
     lines = {
@@ -57,9 +66,11 @@ def _what(job: Summary, now: float) -> str:
         "Size": size,
         "Why": job.reason or "nothing decided yet",
     }
+    if progress is not None:
+        lines["Training"] = ", ".join(numbers(Look(job, progress))[1:]) + f" ({progress.age:.0f} s ago)"
     if cause := cause_of(job):
         lines["Cause"] = cause
-    return "\n".join(f"{name + ':':8}{words}" for name, words in lines.items())
+    return "\n".join(f"{name + ':':10}{words}" for name, words in lines.items())
 
 
 def cause_of(job: Summary) -> str:
@@ -69,7 +80,7 @@ def cause_of(job: Summary) -> str:
         return ""
     code = cause.get("exit_code", cause.get("exitCode"))
     words = ", ".join(filter(None, (cause.get("reason"), "" if code is None else f"exit code {code}")))
-    last = "".join(f"\n          | {line}" for line in str(cause.get("message") or "").splitlines())
+    last = "".join(f"\n            | {line}" for line in str(cause.get("message") or "").splitlines())
     return f"pod {cause.get('pod')}: {words}{last}"
 
 
@@ -125,7 +136,7 @@ def advice(job: Summary) -> list[str]:
     where = f" -n {job.namespace}" if job.namespace != "default" else ""
     conditions = {entry.get("type"): entry for entry in job.status.get("conditions") or ()}
     if not job.phase:
-        return ["the operator has not seen this job yet; is it running? `edl doctor` tells"]
+        return ["the operator has not seen this job yet; is it running? `kubectl get lease -A` shows edl-operator"]
     if job.phase.lower() == "failed":
         return [
             f"read its last lines: edl logs {job.name}{where} --tail 50",

@@ -103,14 +103,18 @@ async def _kill_trainer(stage: Stage) -> float:
 
 async def _kill_master(stage: Stage) -> float:
     victim = stage.one(CLICKS, "master")
-    life, done = (_uid(victim), _restarts(victim)), _done(stage)
+    life = _uid(victim), _restarts(victim)
     stage.kill(victim, f"the master of {CLICKS}, which keeps the queue of its tasks")
 
-    def works() -> bool:
-        anew = any((_uid(pod), _restarts(pod)) != life for pod in stage.running(CLICKS, "master"))
-        return (anew and _done(stage) > done) or stage.look(CLICKS).job.finished
+    def anew() -> bool:
+        return any((_uid(pod), _restarts(pod)) != life for pod in stage.running(CLICKS, "master"))
 
-    return await stage.until(works, "the master hands out tasks again")
+    seconds = await stage.until(anew, "the master is started again")
+    done = _done(stage)  # all that its predecessor has told; more can only come from itself
+    seconds += await stage.until(
+        lambda: _done(stage) > done or stage.look(CLICKS).job.finished, "the new master hands out tasks"
+    )
+    return seconds
 
 
 def _uid(pod: Pod) -> str:
