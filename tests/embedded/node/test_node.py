@@ -146,6 +146,7 @@ async def test_init_containers_run_in_order_and_a_sidecar_stays(cluster: Cluster
         "image": "x",
         "restartPolicy": "Always",
         "command": ["sh", "-c", f"echo side >> {tmp_path}/order; {FOREVER}"],
+        "startupProbe": {"exec": {"command": ["grep", "side", f"{tmp_path}/order"]}, "periodSeconds": 1},
     }
     await cluster.pod("p", script=f"echo main >> {tmp_path}/order", initContainers=[note("a"), sidecar, note("b")])
     found = await cluster.phase("p", "Succeeded")
@@ -352,6 +353,21 @@ async def test_a_restarted_node_loses_its_pods_through_no_fault_of_theirs(tmp_pa
             assert log_of(second, kept) == "kept"
             await client.delete(PODS, "done", namespace="default")
             await second.gone(PODS, "done")
+
+
+async def test_pods_that_are_deleted_while_they_start_leave_nothing(cluster: Cluster) -> None:
+    assert cluster.host is not None
+    names = [f"p{i}" for i in range(20)]
+    await asyncio.gather(*(cluster.pod(name, script=FOREVER) for name in names))
+    await asyncio.gather(*(cluster.client.delete(PODS, name, namespace="default", grace=1) for name in names))
+    for name in names:
+        await cluster.gone(PODS, name)
+    supervisor = cluster.host.runtime.pid
+
+    async def childless() -> bool:
+        return processes.descendants(processes.table(), [supervisor]) == {supervisor}
+
+    await eventually(childless)
 
 
 async def test_a_crowd_of_pods(cluster: Cluster) -> None:

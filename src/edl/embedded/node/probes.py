@@ -25,7 +25,7 @@ class Subject(NamedTuple):
 
 
 class Run(Protocol):
-    async def __call__(self, command: tuple[str, ...], timeout: float) -> Exit: ...
+    async def __call__(self, command: tuple[str, ...]) -> Exit: ...
 
 
 class Surveyor:
@@ -41,15 +41,15 @@ class Surveyor:
         """Nothing if it went well, else what was wrong."""
         try:
             async with asyncio.timeout(timeout):
-                return await self._attempt(action, subject, timeout)
+                return await self._attempt(action, subject)
         except TimeoutError:
             return f"timed out after {timeout:g}s"
         except (OSError, aiohttp.ClientError, ValueError) as error:
             return str(error) or type(error).__name__
 
-    async def _attempt(self, action: Action, subject: Subject, timeout: float) -> str:
+    async def _attempt(self, action: Action, subject: Subject) -> str:
         if action.exec is not None:
-            outcome = await subject.run(action.exec.command, timeout)
+            outcome = await subject.run(action.exec.command)
             return "" if outcome.code == 0 else f"command exited with code {outcome.code}"
         if action.http_get is not None:
             return await self._http(action.http_get, subject)

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,41 +15,26 @@ from edl.api import timestamp
 from edl.embedded.node import lifecycle
 from edl.embedded.node.admission import requests_of
 from edl.embedded.node.equipment import Equipment
-from edl.embedded.node.facts import ConfigurationError, Facts
+from edl.embedded.node.facts import ConfigurationError
 from edl.embedded.node.health import Health
-from edl.embedded.node.hosts import own_text
-from edl.embedded.node.launching import device_count, launch_of, memory_limit
+from edl.embedded.node.launching import memory_limit
 from edl.embedded.node.lifecycle import Ended, Plan, Record, State
 from edl.embedded.node.listeners import listens_on_localhost
 from edl.embedded.node.messages import termination_message
-from edl.embedded.node.places import PodPlaces, rewrite
+from edl.embedded.node.places import PodPlaces
 from edl.embedded.node.pod import Action, Container, Pod, Probe
-from edl.embedded.node.probes import Subject, null_streams
+from edl.embedded.node.preparing import Preparer
 from edl.embedded.node.recovery import LOST, restore
-from edl.embedded.node.runtime import Exit, Launch, Running, StartError
+from edl.embedded.node.run import Run
+from edl.embedded.node.runtime import StartError
 from edl.embedded.node.status import Situation, Status
 from edl.embedded.node.supervisor import processes
-from edl.embedded.node.volumes import prepare
 from edl.kube.errors import KubeError
 
 log = logging.getLogger(__name__)
 
 _LEAST_GRACE = 2.0
 _REFRESH_SECONDS = 60.0
-
-
-@dataclass(slots=True)
-class Run:
-    """A container that runs: what was started, its probes, and until when it may take to stop."""
-
-    running: Running
-    launch: Launch
-    health: Health | None = None
-    stop_by: float | None = None
-
-    def leave_alone(self) -> None:
-        if self.health is not None:
-            self.health.stop()
 
 
 class PodWorker:
@@ -77,7 +61,7 @@ class PodWorker:
         ):
             self.reason, self.message, self.disrupted = "Terminated", LOST, LOST
         self.requests = requests_of(pod)
-        self._placed = False
+        self._preparer = Preparer(equipment, self.places, self.address)
 
     @property
     def ending(self) -> bool:
@@ -115,7 +99,6 @@ class PodWorker:
             lifecycle.note_starting(self.records[name])
             self._spawn(self._start(name))
         for name in plan.stop:
-            self.records[name].stopping = True
             self._stop(name, self._grace(now))
         self._hasten(now)
         times = [when for when in (plan.wake, deadline, self._refresh(now)) if when is not None]
@@ -144,7 +127,7 @@ class PodWorker:
 
     async def _refresh_volumes(self) -> None:
         with contextlib.suppress(ConfigurationError, KubeError, OSError):
-            await asyncio.to_thread(self._prepare_volumes, await self._facts())
+            await self._preparer.refresh(self.pod)
 
     def update(self, pod: Pod) -> None:
         """The API server has a newer version of the pod."""
@@ -158,10 +141,7 @@ class PodWorker:
                 self._equipment.runtime.limit_memory(run.running.id, memory_limit(container))
 
     def write_hosts(self) -> None:
-        if not self._placed:
-            return
-        services = self._equipment.directory.hosts(self.pod.metadata.namespace)
-        rewrite(self.places.hosts, own_text(self.pod, self.address) + services)
+        self._preparer.write_hosts(self.pod)
 
     async def close(self, grace: float) -> None:
         """The node stops: end what is under way here, then the containers, politely if they are quick."""
@@ -193,7 +173,7 @@ class PodWorker:
         assert container is not None
         clock = self._equipment.clock
         try:
-            launch = await self._prepare(container, record.next_run)
+            launch = await self._preparer.launch(self.pod, container, record.next_run)
             running = await self._equipment.runtime.run(launch)
         except (ConfigurationError, KubeError, ValueError, OSError) as error:
             self._cannot(record, "CreateContainerConfigError", str(error))
@@ -204,6 +184,9 @@ class PodWorker:
                 lifecycle.note_ended(record, Ended(128, "StartError", str(error), now, now), self._equipment.backoff)
             else:
                 self._cannot(record, "CreateContainerError", str(error))
+        except Exception as error:  # a bug of ours must not leave the container starting for ever
+            log.exception("pod %s: container %s", self.pod.metadata.name, name)
+            self._cannot(record, "CreateContainerError", f"{type(error).__name__}: {error}")
         else:
             await self._begun(container, record, Run(running, launch))
 
@@ -211,34 +194,6 @@ class PodWorker:
         if record.problem != (reason, message):
             self._event("Warning", "Failed", f"Error: {message}")
         lifecycle.note_problem(record, reason, message, self._equipment.clock())
-
-    async def _prepare(self, container: Container, run: int) -> Launch:
-        equipment = self._equipment
-        facts = await self._facts()
-        devices = equipment.devices.take(self.uid, container.name, device_count(container))
-        # In a thread: a slow disk must not hold up everything else in this process.
-        volumes = await asyncio.to_thread(self._prepare_volumes, facts)
-        self._placed = True
-        self.write_hosts()
-        return launch_of(
-            container,
-            self.pod,
-            facts=facts,
-            image=equipment.images.find(container.image),
-            places=self.places,
-            volumes=volumes,
-            devices=devices,
-            settings=equipment.settings,
-            run=run,
-        )
-
-    async def _facts(self) -> Facts:
-        gatherer, host_ip = self._equipment.gatherer, self._equipment.host_ip
-        return await gatherer.gather(self.pod, pod_ip=self.address, host_ip=host_ip)
-
-    def _prepare_volumes(self, facts: Facts) -> dict[str, Path]:
-        self.places.make()
-        return {volume.name: prepare(volume, self.pod, facts, self.places.volumes) for volume in self.pod.spec.volumes}
 
     async def _begun(self, container: Container, record: Record, run: Run) -> None:
         self._runs[container.name] = run
@@ -253,7 +208,8 @@ class PodWorker:
             return
         lifecycle.note_running(record, run.running.id, run.running.started)
         self._event("Normal", "Started", f"Started container {container.name}")
-        run.health = Health(container, record, self._subject(container, run), self._equipment.surveyor, self)
+        subject = run.subject(container, self.address, self._equipment.runtime)
+        run.health = Health(container, record, subject, self._equipment.surveyor, self)
         run.health.begin()
 
     # What the probes say
@@ -268,39 +224,23 @@ class PodWorker:
         self._event("Warning", "Unhealthy", f"{which} probe failed: {why}")
         self._event("Normal", "Killing", f"Container {container.name} failed {which.lower()} probe, will be restarted")
         own = probe.termination_grace_period_seconds
-        self.records[container.name].stopping = True
         self._stop(container.name, self.pod.spec.termination_grace_period_seconds if own is None else own)
 
-    def _subject(self, container: Container, run: Run) -> Subject:
-        async def execute(command: tuple[str, ...], timeout: float) -> Exit:
-            return await self._execute(run, command)
-
-        return Subject(container, self.address, execute)
-
-    async def _execute(self, run: Run, command: tuple[str, ...]) -> Exit:
-        runtime = self._equipment.runtime
-        try:
-            process = await runtime.execute(
-                run.running.id, command, env=dict(run.launch.env), cwd=run.launch.cwd, stdio=null_streams()
-            )
-        except StartError as error:
-            raise OSError(str(error)) from error
-        try:
-            return await asyncio.shield(process.ended)
-        except asyncio.CancelledError:
-            runtime.stop(process.id, 0)
-            raise
-
     async def _perform(self, action: Action, container: Container, run: Run, timeout: float) -> str:
-        return await self._equipment.surveyor.perform(action, self._subject(container, run), timeout)
+        subject = run.subject(container, self.address, self._equipment.runtime)
+        return await self._equipment.surveyor.perform(action, subject, timeout)
 
     # Stopping
 
     def _stop(self, name: str, grace: float) -> None:
-        """preStop, then SIGTERM, then SIGKILL, all within the grace (but for two seconds to die after a long hook)."""
+        """preStop, then SIGTERM, then SIGKILL, all within the grace (but for two seconds to die after a long hook).
+
+        One that is still being prepared cannot be stopped yet: it is asked again once it has started.
+        """
         run = self._runs.get(name)
         if run is None:
             return
+        self.records[name].stopping = True
         run.stop_by = self._equipment.clock() + grace
         run.leave_alone()
         container = self.pod.container(name)
