@@ -2,7 +2,7 @@
 
 Each step of a task pushes -1 at a learning rate of 1, so that `total` counts all steps and the row of a chunk counts
 the passes over it. The ledger says what was trained and what was acknowledged; the last line of a trainer that sees the
-end says what the parameters are.
+end says what the parameters are. With HOLD=n, chunk n and all that follow wait for the file RELEASE.
 """
 
 import json
@@ -19,6 +19,7 @@ STEPS = int(os.environ.get("STEPS", "2"))
 SECONDS = float(os.environ.get("SECONDS", "0.02"))
 OPTIMIZER = os.environ.get("OPTIMIZER", "sgd")
 SYNC = os.environ.get("SYNC", "") == "1"
+HOLD, RELEASE = os.environ.get("HOLD", ""), os.environ.get("RELEASE", "")
 SIZE = int(os.environ.get("SIZE", "3"))
 
 
@@ -28,6 +29,12 @@ def note(kind: str, task: Task | None = None, **more: Any) -> None:
         line |= {"era": task.era, "pass": task.pass_index, "chunk": task.chunk, "void": task.void}
     with open(os.environ["LEDGER"], "ab", buffering=0) as ledger:
         ledger.write(json.dumps(line).encode() + b"\n")
+
+
+def hold(task: Task) -> None:
+    """So that a test can act in the middle of a job, however slow the machine is."""
+    while HOLD and (task.pass_index or task.chunk >= int(HOLD)) and not os.path.exists(RELEASE):
+        time.sleep(0.01)
 
 
 def acknowledged(news: Acknowledgement) -> None:
@@ -48,6 +55,7 @@ def main() -> None:
         note("ready")
         for task in trainer.tasks(chunks=CHUNKS):
             note("started", task)
+            hold(task)
             if os.environ.get("POISON") == str(task.chunk):
                 raise ValueError(f"chunk {task.chunk} cannot be read")
             for step in range(STEPS):

@@ -93,6 +93,7 @@ class Job:
             "PADDLE_INIT_PORT": "0",
             "EDL_CHECKPOINT_DIR": str(self.folder / "checkpoints"),
             "LEDGER": str(self.ledger),
+            "RELEASE": str(self.folder / "release"),
             "OPENBLAS_NUM_THREADS": "1",
             **self._extra,
         }
@@ -159,6 +160,10 @@ class Job:
                 client.close()
 
         return until(ask, "a master that answers")
+
+    def release(self) -> None:
+        """Lets trainers go on that HOLD made wait."""
+        (self.folder / "release").touch()
 
     def until_done(self, count: int) -> None:
         """Waits until the ledger has so many acknowledged tasks."""

@@ -59,7 +59,7 @@ class Master:
         keeper = Keeper(self._board, self._fleet, interval=env.checkpoint_seconds)
         _start("journal", journal.run)
         _start("keeper", keeper.run)
-        _start("follow", lambda: watch.follow(self._board, service))
+        _start("follow", lambda: watch.follow(self._board, service, self._fence))
         _start("tell", lambda: watch.tell(self._board, service))
         self._server.start()
         queue = self._board.queue

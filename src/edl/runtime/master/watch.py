@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ..service import Service, ServiceDownError, ServiceRefusalError
@@ -29,7 +30,13 @@ def view_of(job: dict[str, Any]) -> View:
     )
 
 
-def follow(board: Board, service: Service) -> None:
+def successor(job: dict[str, Any], epoch: int) -> bool:
+    """Whether another process holds the master's slot by now; one that has nothing to write learns it only here."""
+    slot = job["roles"].get("master", {}).get("slots", {}).get("0")
+    return slot is not None and slot["epoch"] > epoch
+
+
+def follow(board: Board, service: Service, on_fenced: Callable[[str], None]) -> None:
     """Keeps the board's view of the job up to date, until the master ends."""
     revision = ""
     while not board.stopping:
@@ -41,6 +48,9 @@ def follow(board: Board, service: Service) -> None:
             continue
         if job is not None:
             revision = job["revision"]
+            if successor(job, board.epoch):
+                on_fenced("another master has taken over")
+                return
             with board.changed:
                 board.view = view_of(job)
                 board.changed.notify_all()

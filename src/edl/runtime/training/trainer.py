@@ -78,10 +78,12 @@ class Trainer:
         self._courier = Courier(locator, self.number, self._env.pod, on_done)
         self._parameters: Parameters | None = None
         self._leaving: float | None = None  # since when
+        self._asked, self._closed = threading.Event(), threading.Event()
         self._handlers: dict[int, object] = {}
 
     def __enter__(self) -> "Trainer":
         if threading.current_thread() is threading.main_thread():
+            threading.Thread(target=self._end_of_grace, name="grace", daemon=True).start()
             self._handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, self._asked_to_go)}
         try:
             self._courier.start()
@@ -185,14 +187,15 @@ class Trainer:
         raise SystemExit(LEFT)
 
     def _asked_to_go(self, number: int, frame: FrameType | None) -> None:
-        if self._leaving is None:
-            self._leaving = time.monotonic()
-            timer = threading.Timer(self._grace, self._leave_now)
-            timer.daemon = True
-            timer.start()
+        """Runs between any two steps of the main thread, so it only takes note."""
+        self._leaving = self._leaving or time.monotonic()
+        self._asked.set()
 
-    def _leave_now(self) -> None:
-        """The grace is over and the loop is still busy: the task goes to somebody else."""
+    def _end_of_grace(self) -> None:
+        """When the grace is over and the loop is still busy, the task goes to somebody else."""
+        self._asked.wait()
+        if self._closed.wait(self._grace):
+            return
         task = self.current
         if task is not None:
             task.void = True
@@ -209,6 +212,8 @@ class Trainer:
             self._courier.give_back(task)
 
     def _close(self) -> None:
+        self._closed.set()
+        self._asked.set()
         if self._parameters:
             self._parameters.close()
         self._courier.close()
