@@ -18,15 +18,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edl.embedded.certificates import Authority, Pair, write_private
+from edl.embedded.certificates import Authority, write_private
 from edl.embedded.controllers.nodes import GRACE_SECONDS
 from edl.embedded.controllers.run import controllers
 from edl.embedded.home import Claim, Home, reserve_network
 from edl.embedded.kubeconfig import kubeconfig
+from edl.embedded.node.credentials import endpoint_tls
 from edl.embedded.node.host import HostSettings, NodeHost, node_host
 from edl.embedded.node.lifecycle import Backoff
 from edl.embedded.node.node import NodeSettings, ProcessNode
-from edl.embedded.node.registration import NODES, machine_capacity
+from edl.embedded.node.registration import NODES, capacity_of
 from edl.embedded.node.supervisor.sandbox import MODES
 from edl.embedded.operator import operator
 from edl.embedded.podscheduler.scheduler import PodScheduler
@@ -104,17 +105,6 @@ async def embedded_cluster(
     )
     async with running_cluster(settings) as cluster:
         yield cluster
-
-
-def capacity_of(nodes: int, *, cpu: str, memory: str, gpu: int, resources: Mapping[str, str]) -> dict[str, str]:
-    """What each node offers: what is declared, else its share of the machine."""
-    machine = machine_capacity()
-    capacity = {
-        "cpu": cpu or str(max(1, int(machine["cpu"]) // nodes)),
-        "memory": memory or f"{max(1, int(machine['memory'].removesuffix('Mi')) // nodes)}Mi",
-    }
-    devices = gpu or int(machine.get("nvidia.com/gpu", "0")) // nodes
-    return {**capacity, **({"nvidia.com/gpu": str(devices)} if devices else {}), **resources}
 
 
 @asynccontextmanager
@@ -218,15 +208,6 @@ async def _start_nodes(
     for node in nodes:
         await stack.enter_async_context(node.running())
     return nodes
-
-
-def endpoint_tls(issuer: Authority, trusted: str, address: str) -> ssl.SSLContext:
-    """For a node's endpoint: only who has a certificate of the cluster's authority is served."""
-    pair: Pair = issuer.issue("edl-node", hosts=[address])
-    context = issuer.server_context(pair, accept_clients=False)
-    context.load_verify_locations(cadata=trusted)
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
 
 
 async def _forget_other_nodes(client: Client, present: set[str]) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from edl.embedded.certificates import Authority
-from edl.embedded.cluster import capacity_of, endpoint_tls
 from edl.embedded.home import Home
+from edl.embedded.node.credentials import endpoint_tls
 from edl.embedded.node.host import HostSettings, node_host
 from edl.embedded.node.node import NodeSettings, ProcessNode
+from edl.embedded.node.registration import capacity_of
 from edl.embedded.node.supervisor.sandbox import MODES
 from edl.kube.budget import Budget
 from edl.kube.client import Client

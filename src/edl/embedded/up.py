@@ -121,7 +121,8 @@ def serve(settings: UpSettings, *, ready: Callable[[Running], None], claim: Clai
 async def _serve(settings: UpSettings, ready: Callable[[Running], None], claim: Claim | None) -> int:
     import asyncio
 
-    from edl.embedded.cluster import ClusterSettings, capacity_of, running_cluster
+    from edl.embedded.cluster import ClusterSettings, running_cluster
+    from edl.embedded.node.registration import capacity_of
     from edl.embedded.node.supervisor.sandbox import MODES
 
     stop = asyncio.Event()

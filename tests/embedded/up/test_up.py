@@ -190,7 +190,7 @@ async def test_a_node_joins_and_leaves(edl: Edl, tmp_path: Path) -> None:
     await asyncio.to_thread(edl.up)
     words = ["node", "--name", "far", "--cpu", "2", "--label", "place=far", "--taint", "only=far:NoSchedule"]
     joined = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "edl.cli.main", *words, env=edl.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        sys.executable, "-m", "edl.cli.main", *words, env=edl.env, stdout=subprocess.PIPE
     )
     try:
         assert joined.stdout is not None

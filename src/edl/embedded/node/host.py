@@ -1,7 +1,6 @@
 """What the nodes of one process share: the supervisor, addresses, the directory of services, events, credentials."""
 
 import logging
-import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -67,12 +66,3 @@ async def node_host(client: Client, settings: HostSettings) -> AsyncIterator[Nod
         await stack.enter_async_context(background(recorder.run()))
         await stack.enter_async_context(host.directory.running())
         yield host
-
-
-def server_tls(certificate: Path, key: Path, authority: str) -> ssl.SSLContext:
-    """For a node's endpoint: only clients with a certificate of the cluster's authority are served."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    context.load_verify_locations(cadata=authority)
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context

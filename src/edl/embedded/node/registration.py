@@ -83,6 +83,17 @@ def machine_capacity() -> dict[str, str]:
     return {**capacity, "nvidia.com/gpu": str(gpus)} if gpus else capacity
 
 
+def capacity_of(nodes: int, *, cpu: str, memory: str, gpu: int, resources: Mapping[str, str]) -> dict[str, str]:
+    """What each node offers: what is declared, else its share of the machine."""
+    machine = machine_capacity()
+    capacity = {
+        "cpu": cpu or str(max(1, int(machine["cpu"]) // nodes)),
+        "memory": memory or f"{max(1, int(machine['memory'].removesuffix('Mi')) // nodes)}Mi",
+    }
+    devices = gpu or int(machine.get("nvidia.com/gpu", "0")) // nodes
+    return {**capacity, **({"nvidia.com/gpu": str(devices)} if devices else {}), **resources}
+
+
 class Registration:
     def __init__(self, client: Client, name: str, body: Mapping[str, Any]) -> None:
         self._client = client
