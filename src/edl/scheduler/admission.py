@@ -12,13 +12,14 @@ the verdict is remembered.
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import structs
 
 from edl.scheduler.board import Board
 from edl.scheduler.cycle import Cycle
 from edl.scheduler.facts import NOWHERE
-from edl.scheduler.gang import affordable, guard_of, hardest_first, place, take
+from edl.scheduler.gang import guard_of, hardest_first, overdrawn, place, take
 from edl.scheduler.missing import missing, needs_in_words
 from edl.scheduler.reasons import Code, Lack
 from edl.scheduler.room import Donors, can_give
@@ -46,6 +47,7 @@ class Admission:
 
     def run(self) -> None:
         active = self.cycle.active
+        self.cycle.said.clear()
         for unit in sorted((unit for unit in active if unit.short and not unit.facts.paused), key=lambda u: u.tie):
             self._complete(unit)
         waiting = [unit for unit in active if unit.size == 0 and not unit.facts.paused and unit.floor > 0]
@@ -98,7 +100,6 @@ class Admission:
             unit.reserved = True
             return
         if not lack.words:  # said at once: what is free now may be another's by the end of the cycle
-            self.cycle.said.clear()
             lack = structs.replace(lack, words=missing(self.cycle, lack, unit.facts))
         unit.lack = self.failed[signature] = lack
         if not self._start_anyway(unit) and self._blocks(unit, lack):
@@ -134,13 +135,14 @@ class Admission:
         return self._send_away(unit, pods, lack)
 
     def _send_away(self, unit: Unit, pods: Sequence[int], lack: Lack) -> Lack:
+        if lack.code in (Code.REFUSED, Code.BACKOFF):
+            return lack
         mark = self.board.mark()
         givers: dict[int, Unit] = {}
-        donors = self.donors
-        found = self._settle_accounts(unit, pods, givers) or self._clear_nodes(unit, pods, givers)
+        found = self._clear_nodes(unit, pods, givers) or self._settle_accounts(unit, pods, givers)
         if found is not None:
             self.board.rollback(mark)
-            donors.refresh(givers.values())
+            self.donors.changed(givers.values())
             return self._plainest(unit, pods, lack if found.code is Code.NO_ROOM else found)
         for giver in givers.values():
             giver.gives(Code.MADE_ROOM, f"the minimum of {unit.facts.path} ({self._need(unit)})")
@@ -168,42 +170,38 @@ class Admission:
     def _may_give(self, unit: Unit, giver: Unit) -> bool:
         return giver is not unit and (unit.gpu or not giver.gpu)
 
+    def _clear_nodes(self, unit: Unit, pods: Sequence[int], givers: dict[int, Unit]) -> Lack | None:
+        """A node for every pod, emptied where need be."""
+        for role in hardest_first(unit, pods):
+            shape = unit.facts.roles[role].shape
+            kept = list(unit.kept.get(role, ()))
+            for done in range(pods[role]):
+                prefer = kept.pop() if kept else NOWHERE
+                node = self.board.find(shape, now=False, guard=guard_of(unit, role), prefer=prefer)
+                if node == NOWHERE:
+                    wanted = pods[role] - done
+                    node, more = self.donors.make_room(shape, partial(self._may_give, unit), unit.gpu, wanted)
+                    givers.update((id(giver), giver) for giver in more)
+                if node == NOWHERE:
+                    return Lack(Code.NO_ROOM, role=role, placed=done, needed=pods[role])
+                take(self.board, unit, role, node, now=False)
+        return None
+
     def _settle_accounts(self, unit: Unit, pods: Sequence[int], givers: dict[int, Unit]) -> Lack | None:
-        """Quota and available limits first, one step of one giver at a time. Each step shrinks someone: it ends."""
-        while lack := affordable(self.board, unit, pods, now=False, growth=False):
-            if lack.code not in (Code.QUOTA, Code.PROMISED):
-                return lack
-            giver = next(
-                (
-                    giver
-                    for giver in self.donors.tree
-                    if self._may_give(unit, giver) and can_give(giver) and _eases(giver, lack)
-                ),
-                None,
-            )
+        """What nodes gave may still be too much for a quota, or for what is available: one step of one giver at a time.
+
+        Each turn shrinks someone, so it ends.
+        """
+        while lack := overdrawn(self.board, unit, pods):
+            order = self.donors.order
+            able = (one for one in order if self._may_give(unit, one) and can_give(one) and _eases(one, lack))
+            giver = next(able, None)
             if giver is None:
                 return lack
             giver.open_seats()
             shrink(self.board, giver, giver.size_below(giver.size))
             givers[id(giver)] = giver
-            self.donors.refresh([giver])
-        return None
-
-    def _clear_nodes(self, unit: Unit, pods: Sequence[int], givers: dict[int, Unit]) -> Lack | None:
-        for role in hardest_first(unit, pods):
-            facts = unit.facts.roles[role]
-            kept = list(unit.kept.get(role, ()))
-            for done in range(pods[role]):
-                prefer = kept.pop() if kept else NOWHERE
-                node = self.board.find(facts.shape, now=False, guard=guard_of(unit, role), prefer=prefer)
-                if node == NOWHERE:
-                    node, more = self.donors.make_room(
-                        facts.shape, lambda giver: self._may_give(unit, giver), pods[role] - done
-                    )
-                    givers.update((id(giver), giver) for giver in more)
-                if node == NOWHERE:
-                    return Lack(Code.NO_ROOM, role=role, placed=done, needed=pods[role])
-                take(self.board, unit, role, node, now=False)
+            self.donors.changed([giver])
         return None
 
     def _blocks(self, unit: Unit, lack: Lack) -> bool:

@@ -6,11 +6,12 @@ later although it would fit, its owner is left alone for a growing time (decisio
 """
 
 import math
+from functools import partial
 
 import msgspec
 
 from edl.scheduler.cycle import Cycle
-from edl.scheduler.facts import NOWHERE, ForeignPod
+from edl.scheduler.facts import NOWHERE, ForeignPod, Shape
 from edl.scheduler.memory import Backoff, Served, strike
 from edl.scheduler.missing import needs_in_words, room_in_words
 from edl.scheduler.reasons import Code
@@ -94,6 +95,7 @@ class ForeignService:
         cycle = self.cycle
         donors = Donors(cycle.board, cycle.units, cycle.policy, tier=_expense)
         hopeless: set[tuple[int, int]] = set()
+        cycle.said.clear()
         waiting: dict[int, int] = {}
         for pod in self.unplaced:
             waiting[pod.shape.index] = waiting.get(pod.shape.index, 0) + 1
@@ -109,11 +111,10 @@ class ForeignService:
             return True
         node = board.find(shape, now=False)
         if node == NOWHERE and (shape.index, shape.priority) not in hopeless:
-            node, givers = donors.make_room(shape, lambda unit: _may_move(unit, pod), waiting[shape.index])
+            node, givers = donors.make_room(shape, partial(_may_move, shape), None, waiting[shape.index])
             for unit in givers:
                 unit.gives(Code.MADE_ROOM, f"{pod.namespace}/{pod.name} ({needs_in_words(cycle, shape)})")
         if node == NOWHERE:
-            cycle.said.clear()
             self._say(pod, f"no elastic job can make room for it: {room_in_words(cycle, shape, 'pod')}")
             return False
         board.shift(node, shape, (), 0, -1)
@@ -132,9 +133,9 @@ class ForeignService:
         )
 
 
-def _may_move(unit: Unit, pod: ForeignPod) -> bool:
+def _may_move(shape: Shape, unit: Unit) -> bool:
     """Only for a pod that is not less important than the pods that would go, by Kubernetes' own priority."""
-    return unit.role is not None and unit.role.shape.priority <= pod.shape.priority
+    return unit.role is not None and unit.role.shape.priority <= shape.priority
 
 
 def _importance(pod: ForeignPod) -> tuple[int, float, str, str]:

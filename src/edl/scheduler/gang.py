@@ -37,33 +37,51 @@ def place(board: Board, unit: Unit, pods: Sequence[int], *, now: bool, growth: b
 
 def affordable(board: Board, unit: Unit, pods: Sequence[int], *, now: bool, growth: bool) -> Lack | None:
     """What speaks against it before any node is looked at."""
-    cpu = memory = 0
-    taxes: dict[int, int] = {}
     for role, (facts, count) in enumerate(zip(unit.facts.roles, pods, strict=True)):
-        if count <= 0:
-            continue
-        if facts.problem:
-            return Lack(Code.REFUSED, role=role, other=facts.problem)
-        if facts.shape.index in board.backoff:
-            return Lack(Code.BACKOFF, role=role, seconds=board.backoff[facts.shape.index])
-        commits = board.commits(facts.shape)
-        cpu += commits[0] * count
-        memory += commits[1] * count
-        for account, amount in facts.taxes:
-            taxes[account] = taxes.get(account, 0) + amount * count
+        if count > 0:
+            if facts.problem:
+                return Lack(Code.REFUSED, role=role, other=facts.problem)
+            if facts.shape.index in board.backoff:
+                return Lack(Code.BACKOFF, role=role, seconds=board.backoff[facts.shape.index])
+    cpu, memory, taxes = bill(board, unit, pods)
     for account, amount in taxes.items():
         if board.tax_later[account] < amount or (now and board.tax_now[account] < amount):
             return Lack(Code.QUOTA, account=account, needed=amount)
-    return _spare(board, cpu, memory, now=now, growth=growth)
-
-
-def _spare(board: Board, cpu: int, memory: int, *, now: bool, growth: bool) -> Lack | None:
     for spare in (board.spare_later, board.spare_now) if now else (board.spare_later,):
         if growth and cpu <= spare[0] < cpu + board.kept_idle:
             return Lack(Code.LOAD)
-        if board.by_limits and ((cpu > 0 and spare[0] < cpu) or (memory > 0 and spare[1] < memory)):
-            return Lack(Code.PROMISED, needed=cpu if spare[0] < cpu else memory, placed=0 if spare[0] < cpu else 1)
+        if board.by_limits and 0 < cpu > spare[0]:
+            return Lack(Code.PROMISED, needed=cpu)
+        if board.by_limits and 0 < memory > spare[1]:
+            return Lack(Code.PROMISED, needed=memory, placed=1)
     return None
+
+
+def overdrawn(board: Board, unit: Unit, pods: Sequence[int]) -> Lack | None:
+    """What these pods, who have their claims already, take too much of."""
+    cpu, memory, taxes = bill(board, unit, pods)
+    for account, amount in taxes.items():
+        if board.tax_later[account] < 0:
+            return Lack(Code.QUOTA, account=account, needed=amount)
+    if board.by_limits and cpu > 0 > board.spare_later[0]:
+        return Lack(Code.PROMISED, needed=cpu)
+    if board.by_limits and memory > 0 > board.spare_later[1]:
+        return Lack(Code.PROMISED, needed=memory, placed=1)
+    return None
+
+
+def bill(board: Board, unit: Unit, pods: Sequence[int]) -> tuple[int, int, dict[int, int]]:
+    """CPU and memory of what is available, and quota, that so many pods of every role take."""
+    cpu = memory = 0
+    taxes: dict[int, int] = {}
+    for facts, count in zip(unit.facts.roles, pods, strict=True):
+        if count > 0:
+            commits = board.commits(facts.shape)
+            cpu += commits[0] * count
+            memory += commits[1] * count
+            for account, amount in facts.taxes:
+                taxes[account] = taxes.get(account, 0) + amount * count
+    return cpu, memory, taxes
 
 
 def hardest_first(unit: Unit, pods: Sequence[int]) -> list[int]:

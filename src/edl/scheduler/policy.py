@@ -4,6 +4,7 @@
 freezing...) is the same for both and is not their business.
 """
 
+import math
 from typing import Any, Protocol
 
 from edl.scheduler.settings import PolicyName
@@ -21,8 +22,8 @@ class Policy(Protocol):
     def giving(self, unit: Unit) -> tuple[Any, ...]:
         """The least gives first."""
 
-    def alike(self, first: Unit, other: Unit) -> bool:
-        """Whether it is all the same to take an instance from this other one, which comes after the first."""
+    def giving_class(self, unit: Unit) -> float:
+        """Units of one class give as well as each other where something else speaks for one of them."""
 
     def starts_anyway(self, unit: Unit) -> bool:
         """A minimum that nobody can make room for is granted all the same."""
@@ -40,9 +41,9 @@ class Cfs:
         facts = unit.facts
         return -unit.share, -unit.score, unit.priority, -facts.created, facts.namespace, facts.name, facts.kind
 
-    def alike(self, first: Unit, other: Unit) -> bool:
-        """Shares of the same order: what is a little unfair now is evened out, but where pods sit may stay for long."""
-        return other.share * 2 > first.share
+    def giving_class(self, unit: Unit) -> float:
+        """The order of magnitude of its share: shares are evened out, but pods stay where they are put."""
+        return -math.frexp(unit.share)[1]
 
     def starts_anyway(self, unit: Unit) -> bool:
         return False
@@ -61,8 +62,8 @@ class Fulfillment:
         facts = unit.facts
         return -unit.fulfilment, *_size_of_instance(unit, -1), facts.namespace, facts.name, facts.kind
 
-    def alike(self, first: Unit, other: Unit) -> bool:
-        return other.fulfilment == first.fulfilment
+    def giving_class(self, unit: Unit) -> float:
+        return -unit.fulfilment
 
     def starts_anyway(self, unit: Unit) -> bool:
         """CPU jobs start optimistically, GPU jobs wait."""

@@ -91,8 +91,11 @@ def _withdraw(cycle: Cycle, unit: Unit) -> None:
 
 
 def _back_off(cycle: Cycle, unit: Unit, role: int) -> None:
+    """Only if the plan sees room for it: where there is none, the refusal is no riddle."""
     shape = unit.facts.roles[role].shape
     known = cycle.shapes.get(shape.key)
+    if cycle.board.find(shape, now=True) == NOWHERE:
+        return
     if known is None or cycle.now >= known.until:
         cycle.shapes[shape.key] = strike(known, cycle.now, SHAPE_BACKOFF, SHAPE_BACKOFF_MAX)
     cycle.board.backoff[shape.index] = cycle.shapes[shape.key].until
