@@ -109,7 +109,6 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     max: int = 0
     start: int = 0
     sizes: tuple[int, ...] = ()
-    min_name: str = "min-instance"
     max_name: str = "max-instance"
     roles: tuple[RoleFacts, ...] = ()
     scaled: int = 0

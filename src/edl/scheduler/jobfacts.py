@@ -33,7 +33,6 @@ def job_facts(job: Terms, roles: tuple[RoleFacts, ...], tally: Tally, size: int 
         max=view.max,
         start=view.start,
         sizes=view.sizes,
-        min_name=job.min_name,
         max_name=job.max_name,
         roles=roles,
         scaled=job.lead,

@@ -46,6 +46,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     target: int
     min: int
     max: int
+    lead: str
+    """The role that the size counts."""
     roles: Mapping[str, int]
     code: Code
     reason: str
@@ -108,6 +110,7 @@ def _decision(cycle: Cycle, unit: Unit) -> Decision:
         target=target,
         min=facts.min,
         max=facts.max,
+        lead=unit.role.name if unit.role is not None else "",
         roles=facts.roles_at(unit.size),
         code=code,
         reason=reason,

@@ -11,6 +11,7 @@ from edl.api import annotations, views
 from edl.api.annotations import LABEL_JOB, LABEL_ROLE
 from edl.api.core import LimitRange, Namespace, PodSpec, PriorityClass, ResourceQuota, convert
 from edl.api.job_resource import JobResource
+from edl.api.pytorch_job import ElasticJob as PytorchJob
 from edl.api.roles import Installation, JobView, Role, replicas_at
 from edl.api.training_job import KIND as TRAINING_JOB
 from edl.scheduler.bounds import admitted, counted_names, in_scope, unstated
@@ -116,7 +117,6 @@ class Terms(msgspec.Struct, frozen=True, eq=False):
     asks: frozenset[str]
     """Names of the resources that its pods ask for."""
     started: bool
-    min_name: str
     max_name: str
 
 
@@ -143,8 +143,7 @@ def terms_of(
         asks=frozenset[str]().union(*(role.requests for role in roles)),
         known=Known(view.kind, view.api_version, view.namespace, view.name, view.uid, roles[lead].name),
         started=view.phase in _RUNNING_PHASES or view.pod_seconds > 0 or getattr(job.status, "minimum_reached", False),
-        min_name="min-instance" if training else "minReplicas",
-        max_name="max-instance" if training else "maxReplicas",
+        max_name="max-instance" if training else "maxReplicas" if isinstance(job, PytorchJob) else "worker.replicas",
     )
 
 
