@@ -1,25 +1,30 @@
 """Where stories take place: a cluster with nodes and a working operator, told of through the Kubernetes API alone.
 
-The embedded one is `edl up`'s own, with the operator in this process so that stories can take it away. On a real
-cluster the operator is installed there, and only what every cluster can do is asked for.
+Two are made here. The embedded one is `edl up`'s own. The real one is a Kubernetes API server with its own controllers
+and scheduler, which process nodes have joined. In both the operator runs in this process, so that stories can take it
+away. A cluster that has its operator in a pod is another `Backend`.
 """
 
 import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol
 
-from edl.embedded.cluster import ClusterSettings, EmbeddedCluster, running_cluster
+from edl.embedded.cluster import ClusterSettings, running_cluster
 from edl.embedded.node.lifecycle import Backoff
 from edl.embedded.server.direct import direct_transport
 from edl.jobs.pods import PodSettings
+from edl.kube.budget import Budget
 from edl.kube.client import Client
-from edl.kube.errors import ConnectionLostError
-from edl.kube.transport import Request, Response, Transport
+from edl.kube.errors import ApiError, ConnectionLostError
+from edl.kube.kubeconfig import from_kubeconfig
+from edl.kube.transport import HttpTransport, Request, Response, Transport
 from edl.operator.main import run_operator
+from edl.operator.resources import NODES
 from edl.operator.settings import OperatorSettings, ServiceSettings
 
 
@@ -32,6 +37,12 @@ class Backend(Protocol):
 
     async def kill_operator(self) -> None:
         """Gone as by kill -9, and another one started in its place."""
+        ...
+
+    async def add_node(self, name: str, cpu: str) -> None: ...
+
+    async def lose_node(self, name: str) -> None:
+        """The machine is gone, with everything on it; nobody tells the cluster."""
         ...
 
 
@@ -56,26 +67,34 @@ class Cord:
         await self._inner.close()
 
 
-class EmbeddedBackend:
+class ProcessBackend:
+    """Pods are processes of this machine; images are names. `nodes` that are added are processes of their own."""
+
     shell = python = "any"
 
-    def __init__(self, cluster: EmbeddedCluster, data: Path) -> None:
-        self.cluster, self.client, self._data = cluster, cluster.client, data
+    def __init__(
+        self, client: Client, transport: Callable[[], Transport], kubeconfig: Path, root: Path, *, lease: float
+    ) -> None:
+        self.client, self._transport, self._kubeconfig, self._root = client, transport, kubeconfig, root
+        self._nodes: dict[str, Process] = {}
         self._operator: asyncio.Task[None] | None = None
-        self._cord: Cord | None = None
+        self._lease = lease
+        self._cord = Cord(transport())
         self._stop = asyncio.Event()
         self._started = 0
+
+    # The operator.
 
     async def start_operator(self) -> None:
         self._started += 1
         settings = OperatorSettings(
-            identity=f"operator-{self._started}",
-            lease=2.0,
-            pods=PodSettings(node_loss_seconds=1, data_root=str(self._data)),
+            identity=f"operator-{os.getpid()}-{self._started}",
+            lease=self._lease,
+            pods=PodSettings(node_loss_seconds=1, data_root=str(self._root / "data")),
             service=ServiceSettings(host="127.0.0.1", port=0, url="https://127.0.0.1:{port}"),
         )
         self._stop, leads = asyncio.Event(), asyncio.Event()
-        self._cord = Cord(direct_transport(self.cluster.server.api))
+        self._cord = Cord(self._transport())
         self._operator = asyncio.create_task(run_operator(self._cord, settings, stop=self._stop, leads=leads.set))
         waiting = asyncio.create_task(leads.wait())
         await asyncio.wait({self._operator, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -83,37 +102,98 @@ class EmbeddedBackend:
         if self._operator.done():
             await self._operator
 
-    async def stop_operator(self) -> None:
-        self._stop.set()
-        if self._operator is not None:
-            await self._operator
-
     async def kill_operator(self) -> None:
         assert self._operator is not None
-        assert self._cord is not None
         self._cord.cut = True
         self._operator.cancel()
         await asyncio.gather(self._operator, return_exceptions=True)
+        await self._cord.close()
         await self.start_operator()
+
+    async def stop(self) -> None:
+        self._stop.set()
+        try:
+            if self._operator is not None:
+                await self._operator
+        finally:
+            await self._cord.close()
+            for name in list(self._nodes):
+                await self._end(name, Process.terminate)
+
+    # Nodes.
+
+    async def add_node(self, name: str, cpu: str) -> None:
+        command = [sys.executable, "-m", "edl.cli.main", "node", "--kubeconfig", str(self._kubeconfig), "--name", name]
+        process = self._nodes[name] = await asyncio.create_subprocess_exec(
+            *command,
+            "--cpu",
+            cpu,
+            "--memory",
+            "16Gi",
+            stdout=PIPE,
+            env={**caller(), "EDL_HOME": str(self._root / name)},
+        )
+        assert process.stdout is not None
+        assert b"is ready" in await process.stdout.readline()
+
+    async def lose_node(self, name: str) -> None:
+        await self._end(name, Process.kill)
+
+    async def _end(self, name: str, how: Callable[[Process], None]) -> None:
+        process = self._nodes.pop(name)
+        if process.returncode is None:
+            how(process)
+        await process.wait()
+
+    async def forget_nodes(self) -> None:
+        """A cluster that outlives the story should not go on waiting for nodes that do not."""
+        for node in (await self.client.list(NODES)).items:
+            with contextlib.suppress(ApiError):
+                await self.client.delete(NODES, node["metadata"]["name"])
+
+
+def caller() -> dict[str, str]:
+    """The environment of pods: `edl` is what is tested, whatever else is installed."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
 @contextlib.asynccontextmanager
-async def embedded(root: Path, *, nodes: int = 2, cpu: str = "4") -> AsyncIterator[EmbeddedBackend]:
-    caller = dict(os.environ)
-    caller["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{caller.get('PATH', '')}"
+async def embedded(root: Path, *, nodes: int = 2, cpu: str = "4") -> AsyncIterator[ProcessBackend]:
     settings = ClusterSettings(
         home=root / "home",
         nodes=nodes,
         capacity={"cpu": cpu, "memory": "16Gi"},
         operator=False,
-        caller=caller,
+        caller=caller(),
         backoff=Backoff(base=0.2, cap=1.0),
         node_grace=12.0,
     )
     async with running_cluster(settings) as cluster:
-        backend = EmbeddedBackend(cluster, root / "data")
+        backend = ProcessBackend(
+            cluster.client, lambda: direct_transport(cluster.server.api), cluster.kubeconfig, root, lease=2.0
+        )
         await backend.start_operator()
         try:
             yield backend
         finally:
-            await backend.stop_operator()
+            await backend.stop()
+
+
+@contextlib.asynccontextmanager
+async def kubernetes(kubeconfig: Path, root: Path, *, nodes: int = 2, cpu: str = "4") -> AsyncIterator[ProcessBackend]:
+    """A Kubernetes API server without nodes of its own, which ours join."""
+
+    def transport() -> HttpTransport:
+        return HttpTransport(from_kubeconfig([kubeconfig]))
+
+    client = Client(transport(), budget=Budget(qps=1000, burst=1000))
+    backend = ProcessBackend(client, transport, kubeconfig, root, lease=6.0)
+    try:
+        for number in range(nodes):
+            await backend.add_node(f"node-{number}", cpu)
+        await backend.start_operator()
+        yield backend
+    finally:
+        await backend.stop()
+        await backend.forget_nodes()
+        await client.close()

@@ -31,6 +31,15 @@ class Story:
         await story.until(lambda: story.get(ACCOUNTS, "default"), "pods may be made in the namespace")
         return story
 
+    async def end(self) -> None:
+        """Leaves nothing to the next story."""
+        await self.client.delete(NAMESPACES, self.namespace)
+
+        async def empty() -> bool:
+            return not (await self.client.list(PODS, namespace=self.namespace)).items
+
+        await self.until(empty, "the namespace is empty")
+
     # What users do.
 
     async def submit(self, name: str = "j", *, script: str, **spec: Any) -> Data:
