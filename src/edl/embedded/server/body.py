@@ -8,14 +8,12 @@ from typing import Any
 
 import msgspec
 
-from edl.embedded.server import causes, fields, protobuf, status, yamlbody
+from edl.embedded.server import causes, protobuf, status, typed, yamlbody
 from edl.embedded.server.call import Call, Object
-from edl.embedded.server.registry import Resource
 from edl.embedded.server.settle import MismatchError, Outcome, settler
 from edl.embedded.server.types import Struct, builtin_types
 
 ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
-_MODES = ("", "Ignore", "Strict", "Warn")
 _HEADER = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 
@@ -81,8 +79,9 @@ def _unrecognized(kind: str, why: str) -> status.ApiError:
 def parse_object(call: Call) -> Object:
     """The object of a create or replace: kind, namespace and name agree with the URL, every field has its type."""
     obj = parse(call)
+    repeats = typed.may_repeat(call.body, obj)
     check_kind(call, obj)
-    complain(call, settle(call, obj, call.body))
+    typed.settle(call, obj, lambda: call.body, repeats=repeats)
     settle_place(call, obj["metadata"])
     return obj
 
@@ -101,7 +100,7 @@ def parse_as(call: Call, type_name: str) -> Object:
     return settled
 
 
-def check_kind(call: Call, obj: Object, *, patched: bytes | None = None) -> None:
+def check_kind(call: Call, obj: Object, *, patched: typed.Document | None = None) -> None:
     resource = call.resource
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
     if resource.custom is not None and not (kind and api_version):
@@ -127,82 +126,9 @@ def check_kind(call: Call, obj: Object, *, patched: bytes | None = None) -> None
     if kind != resource.kind:
         why = f"converting (v1.{kind}) to (core.{resource.kind}): unknown conversion"
         if patched is not None:
-            raise status.invalid("", "", "", [causes.invalid("patch", patched.decode(), why)])
+            raise status.invalid("", "", "", [causes.invalid("patch", patched().decode(), why)])
         raise status.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {why}')
     obj["kind"], obj["apiVersion"] = kind, api_version
-
-
-def settle(call: Call, obj: Object, document: bytes, *, patched: bool = False) -> list[str]:
-    """Give the object its type's form; the result names unknown and duplicate fields of `document`."""
-    resource, mode = call.resource, _mode(call)
-    kind, api_version = obj.pop("kind"), obj.pop("apiVersion")
-    found: list[str] = []
-    try:
-        if resource.custom is not None:
-            found = _settle_custom(resource, obj)
-        else:
-            outcome = Outcome()
-            settler(resource.type)(obj, outcome)
-            if outcome.unknown and mode != "Ignore":
-                found = fields.problems(document, resource.type) if document[:1] == b"{" else ["unknown field"]
-    except MismatchError as mismatch:
-        if patched:
-            raise status.invalid("", "", "", [causes.invalid("patch", document.decode(), str(mismatch))]) from None
-        text = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {mismatch}'
-        raise status.bad_request(text) from None
-    obj["kind"], obj["apiVersion"] = kind, api_version
-    if mode == "Ignore":
-        return []
-    if not found and _repeats(document):
-        found = [text for text in fields.problems(document, resource.type) if text.startswith("duplicate")]
-    return found
-
-
-def _settle_custom(resource: Resource, obj: Object) -> list[str]:
-    outcome = Outcome()
-    meta = obj.setdefault("metadata", {})
-    unknown = set(meta) - set(_METADATA.fields) if isinstance(meta, dict) else set()
-    settler(_METADATA)(meta, outcome)
-    dropped = [f"metadata.{name}" for name in unknown] + resource.custom.prune(obj)
-    return [f'unknown field "{path}"' for path in sorted(dropped)]
-
-
-_METADATA = builtin_types()["meta.ObjectMeta"]
-
-
-def _repeats(document: bytes) -> bool:
-    """Whether the JSON names some field of an object twice. Cheap and only ever too cautious: the number of keys is
-    compared with that of the decoded document, and only if it differs is the document walked."""
-    if document[:1] != b"{":
-        return False
-    decoded = msgspec.json.encode(msgspec.json.decode(document))
-    return document.count(b'":') != decoded.count(b'":') and fields.has_duplicates(document)
-
-
-def _mode(call: Call) -> str:
-    mode = call.query.get("fieldValidation")
-    if mode not in _MODES:
-        listed = ", ".join(f'"{name}"' for name in _MODES)
-        cause = status.Cause(
-            "FieldValueNotSupported", f'Unsupported value: "{mode}": supported values: {listed}', "fieldValidation"
-        )
-        raise status.invalid("meta.k8s.io", "CreateOptions" if call.method == "POST" else "UpdateOptions", "", [cause])
-    return mode or "Warn"
-
-
-def complain(call: Call, found: list[str], *, patched: bytes | None = None) -> None:
-    """Refuse (Strict) or warn about unknown and duplicate fields."""
-    if not found:
-        return
-    if _mode(call) != "Strict":
-        call.warnings.extend(found)
-        return
-    resource, text = call.resource, f"strict decoding error: {', '.join(found)}"
-    if patched is not None:
-        raise status.invalid("", "", "", [causes.invalid("patch", patched.decode(), text)])
-    raise status.bad_request(
-        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {text}'
-    )
 
 
 def settle_place(call: Call, meta: dict[str, Any]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from edl.embedded.server.fieldset import Fields, child_type, element_of, is_leaf
-from edl.embedded.server.types import ListOf, Type
+from edl.embedded.server.types import ListOf, MapOf, Scalar, Struct, Type
 
 
 def compare(kind: Type, old: dict[str, Any], new: dict[str, Any]) -> tuple[Fields, Fields]:
@@ -70,19 +71,89 @@ def _lists(kind: Type, old: list[Any], new: list[Any], changed: Fields, removed:
             removed[element] = whole(kind.item, was)
 
 
+Walk = Callable[[Any], Fields]
+
+_LEAF: Fields = {}
+"""Shared by every set: nothing changes a set in place."""
+
+
 def whole(kind: Type, value: Any) -> Fields:
     """Every node of a value that is new or gone altogether, containers included."""
-    if is_leaf(kind, value) or not value:
-        return {}
-    result: Fields = {".": {}}
-    if isinstance(value, dict):
+    return _walk_of(kind)(value)
+
+
+def _walk_of(kind: Type) -> Walk:
+    """The walk for one type, worked out once: most of a creation's cost is in naming the fields it sets."""
+    walk: Walk | None = kind.prepared.get("whole")
+    if walk is None:
+        walk = kind.prepared["whole"] = _prepare(kind)
+    return walk
+
+
+def _prepare(kind: Type) -> Walk:
+    if kind.atomic or isinstance(kind, Scalar):
+        return lambda value: _LEAF
+    if isinstance(kind, Struct):
+        return _struct_walk(kind)
+    if isinstance(kind, MapOf):
+        return _map_walk(kind.value)
+    if isinstance(kind, ListOf) and (kind.keys or kind.is_set):
+        return _list_walk(kind)
+    return _any_walk
+
+
+def _struct_walk(kind: Struct) -> Walk:
+    names: dict[str, tuple[str, Type | None]] = {
+        name: (f"f:{name}", None if field.type.atomic or isinstance(field.type, Scalar) else field.type)
+        for name, field in kind.fields.items()
+    }
+
+    def walk(value: Any) -> Fields:
+        if not value or type(value) is not dict:
+            return _LEAF
+        result: Fields = {".": _LEAF}
         for key, item in value.items():
-            below, _ = child_type(kind, key)
-            result[f"f:{key}"] = {} if item is None else whole(below, item)
-    else:
-        assert isinstance(kind, ListOf)
+            known = names.get(key)
+            if known is None:
+                result[f"f:{key}"] = _any_walk(item)
+            elif item is None or known[1] is None:
+                result[known[0]] = _LEAF
+            else:
+                result[known[0]] = _walk_of(known[1])(item)
+        return result
+
+    return walk
+
+
+def _map_walk(kind: Type) -> Walk:
+    def walk(value: Any) -> Fields:
+        if not value or type(value) is not dict:
+            return _LEAF
+        inner = _walk_of(kind)
+        result: Fields = {".": _LEAF}
+        for key, item in value.items():
+            result[f"f:{key}"] = inner(item)
+        return result
+
+    return walk
+
+
+def _list_walk(kind: ListOf) -> Walk:
+    def walk(value: Any) -> Fields:
+        if not value or type(value) is not list:
+            return _any_walk(value)
+        inner = _walk_of(kind.item)
+        result: Fields = {".": _LEAF}
         for item in value:
             element = element_of(kind, item)
             if element is not None:
-                result[element] = whole(kind.item, item)
-    return result
+                result[element] = inner(item)
+        return result
+
+    return walk
+
+
+def _any_walk(value: Any) -> Fields:
+    if not value or type(value) is not dict:
+        return _LEAF
+    return {".": _LEAF, **{f"f:{key}": _any_walk(item) for key, item in value.items()}}

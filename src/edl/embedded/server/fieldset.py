@@ -8,6 +8,7 @@ The root is only a container: an empty root is the empty set.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -125,6 +126,10 @@ def element_of(kind: ListOf, item: Any) -> str | None:
         return "v:" + _encode(item).decode()
     if not isinstance(item, dict):
         return None
+    if len(kind.keys) == 1:
+        value = item.get(kind.keys[0])
+        if type(value) is str and len(value) <= 256:
+            return _named(kind.keys[0], value)
     keys: dict[str, Any] = {}
     for key in kind.keys:
         value = item.get(key)
@@ -134,6 +139,11 @@ def element_of(kind: ListOf, item: Any) -> str | None:
                 continue
         keys[key] = value
     return "k:" + _encode(keys).decode() if keys else None
+
+
+@lru_cache(maxsize=8192)
+def _named(key: str, value: str) -> str:
+    return "k:" + _encode({key: value}).decode()
 
 
 def _default(kind: Type, key: str) -> str | None:

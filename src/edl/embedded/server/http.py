@@ -92,6 +92,8 @@ class Front:
 
     async def _read(self, http: web.BaseRequest) -> bytes:
         try:
+            if http.content.is_eof():  # it is all here already, as nearly always
+                return await http.read()
             async with asyncio.timeout(BODY_SECONDS):
                 return await http.read()
         except TimeoutError:

@@ -116,12 +116,24 @@ def ownable(obj: Object) -> Object:
     return {**{key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}, "metadata": meta}
 
 
+def _record_first(kind: Type, old: Object, new: Object, manager: Manager, now: str) -> None:
+    """A creation, which is most of what is recorded: one manager, nobody to take from."""
+    changed, _ = compare(kind, ownable(old), ownable(new))
+    if changed:
+        ownership = Ownership(None)
+        ownership.fields[manager], ownership.times[manager] = changed, now
+        new["metadata"]["managedFields"] = ownership.entries()
+
+
 def record(kind: Type, old: Object, new: Object, *, manager: Manager, now: str, given: Any = None) -> None:
     """Set `new`'s managedFields after an update. `given` are those the client sent: it may edit them, not forget
     them."""
     before = old["metadata"].get("managedFields")
     if given is not None and given in ([], [{}]):
         new["metadata"].pop("managedFields", None)
+        return
+    if not before and not given:
+        _record_first(kind, old, new, manager, now)
         return
     ownership = Ownership(given or before)
     changed, removed = compare(kind, ownable(old), ownable(new))

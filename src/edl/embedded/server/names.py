@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 
+from edl.embedded.server.remembering import remembered
 from edl.embedded.server.status import Cause
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes, as Kubernetes does
@@ -52,11 +53,13 @@ def problems(storage: str, name: str) -> list[str]:
     return [problem.replace("63 bytes", "63 characters") for problem in label_problems(name)]
 
 
+@remembered
 def subdomain_problems(name: str) -> list[str]:
     found = ["must be no more than 253 bytes"] if len(name) > 253 else []
     return found if _SUBDOMAIN.match(name) else [*found, SUBDOMAIN_RULE]
 
 
+@remembered
 def label_problems(name: str) -> list[str]:
     found = ["must be no more than 63 bytes"] if len(name) > 63 else []
     return found if _LABEL.match(name) else [*found, LABEL_RULE]
@@ -95,6 +98,7 @@ QUALIFIED_RULE = (
 )
 
 
+@remembered
 def label_key_problems(key: str) -> list[str]:
     """A qualified name: an optional DNS prefix, a slash, and a name of at most 63 characters."""
     prefix, slash, name = key.rpartition("/")
@@ -112,6 +116,7 @@ def label_key_problems(key: str) -> list[str]:
     return found
 
 
+@remembered
 def label_value_problems(value: str) -> list[str]:
     found = ["must be no more than 63 bytes"] if len(value) > 63 else []
     return found if _VALUE.match(value) else [*found, _VALUE_RULE]

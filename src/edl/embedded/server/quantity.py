@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from functools import lru_cache
+
+from edl.embedded.server.remembering import remembered
 
 _PATTERN = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?|[eE][+-]?\d+)\Z")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_LONGEST = 100
 _NANO = Fraction(1, 10**9)
 
 RULE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -20,9 +22,9 @@ class QuantityError(ValueError):
         super().__init__(RULE)
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def _split(text: str) -> tuple[Fraction, str]:
-    match = _PATTERN.match(text)
+    match = _PATTERN.match(text) if len(text) <= _LONGEST else None
     if match is None:
         raise QuantityError
     sign, digits, suffix = match.groups()
@@ -41,7 +43,7 @@ def parse(text: str | int) -> Fraction:
     return _split(str(text))[0]
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def canonical(text: str) -> str:
     """The spelling under which Kubernetes stores it: no fraction, the largest suffix that keeps it exact."""
     value, suffix = _split(text)
@@ -71,6 +73,10 @@ def _decimal(value: Fraction, *, exponential: bool) -> str:
     if exponential:
         return f"{mantissa}e{exponent}" if exponent else str(mantissa)
     return f"{mantissa}{_SUFFIX[exponent]}"
+
+
+def equal(one: str, other: str) -> bool:
+    return one == other or parse(one) == parse(other)
 
 
 def like(example: str, value: Fraction) -> str:

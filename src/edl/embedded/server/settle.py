@@ -12,10 +12,10 @@ import base64
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from edl.embedded.server import quantity
+from edl.embedded.server.remembering import remembered
 from edl.embedded.server.types import Anything, Field, ListOf, MapOf, Scalar, SchemaOr, Struct, Type
 
 _WORDS = {str: "string", bool: "bool", dict: "object", list: "array", int: "number", float: "number"}
@@ -62,42 +62,51 @@ class Settler:
     def __init__(self, struct: Struct) -> None:
         self._name = struct.short_name
         self._open = struct.open
-        self._fields: dict[str, tuple[Settle, bool, str]] = {}
+        self._fields: dict[str, tuple[Settle, bool]] = {}
         self._always: list[tuple[str, Callable[[], Any]]] = []
-        _settlers[id(struct)] = self
+        struct.prepared["settle"] = self  # before the fields: a struct may contain itself
         for entry in struct.fields.values():
-            self._fields[entry.name] = (_function(entry.type), _drops(entry), entry.name)
+            self._fields[entry.name] = (_function(entry.type), _drops(entry))
             zero = _zero(entry)
             if zero is not None:
                 self._always.append((entry.name, zero))
 
-    def __call__(self, value: Any, outcome: Outcome) -> Any:
+    def __call__(self, value: Any, outcome: Outcome, known: Any = None) -> Any:
+        """`known` is an object of this type that is settled already: what `value` shares with it is not walked
+        again."""
         if type(value) is not dict:
             raise MismatchError(value, f"v1.{self._name}")
-        for name in self._visit(value, outcome):
+        for name in self._visit(value, outcome, known if type(known) is dict else _NONE):
             del value[name]
         for name, zero in self._always:
             if name not in value:
                 value[name] = zero()
         return value
 
-    def _visit(self, value: dict[str, Any], outcome: Outcome) -> list[str]:
+    def _visit(self, value: dict[str, Any], outcome: Outcome, known: dict[str, Any]) -> list[str]:
         """Settle each field; the result names those that must go."""
         gone: list[str] = []
         fields = self._fields
         name = ""
         try:
             for name, item in value.items():
-                known = fields.get(name)
-                if known is None:
+                field = fields.get(name)
+                if field is None:
                     if self._open:
                         continue
                     outcome.unknown = True
                 elif item is not None:
-                    new = known[0](item, outcome)
+                    settle, drops = field
+                    before = known.get(name) if known else None
+                    if before is item:
+                        continue
+                    if type(settle) is Settler:
+                        settle(item, outcome, before)
+                        continue
+                    new = settle(item, outcome)
                     if new is not item:
                         value[name] = new
-                    if new or not known[1]:
+                    if new or not drops:
                         continue
                 gone.append(name)
         except MismatchError as mismatch:
@@ -107,12 +116,12 @@ class Settler:
         return gone
 
 
-_settlers: dict[int, Settler] = {}
+_NONE: dict[str, Any] = {}
 
 
 def settler(struct: Struct) -> Settler:
-    known = _settlers.get(id(struct))
-    return known if known is not None else Settler(struct)
+    found: Settler | None = struct.prepared.get("settle")
+    return found if found is not None else Settler(struct)
 
 
 def _drops(entry: Field) -> bool:
@@ -147,8 +156,7 @@ def _zero(entry: Field) -> Callable[[], Any] | None:
 
 def _function(kind: Type) -> Settle:
     if isinstance(kind, Struct):
-        struct = kind
-        return lambda value, outcome: settler(struct)(value, outcome)  # noqa: PLW0108 - types may be recursive
+        return settler(kind)
     if isinstance(kind, ListOf):
         return _list(_function(kind.item), _go_name(kind), _nothing_of(kind.item))
     if isinstance(kind, MapOf):
@@ -300,7 +308,7 @@ def _moment(value: Any, layout: str) -> str:
     return parsed.strftime(layout)
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def _parse_time(text: str) -> datetime | None:
     try:
         parsed = datetime.fromisoformat(text)

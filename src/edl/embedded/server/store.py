@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sortedcontainers import SortedDict
 
@@ -37,15 +38,16 @@ class CompactedError(Exception):
 
 
 class Entry:
-    """One object as of one revision."""
+    """One object as of one revision. `decoded` is for the server to keep what it reads again and again."""
 
-    __slots__ = ("body", "name", "namespace", "rv")
+    __slots__ = ("body", "decoded", "name", "namespace", "rv")
 
     def __init__(self, namespace: str, name: str, rv: int, body: bytes) -> None:
         self.namespace = namespace
         self.name = name
         self.rv = rv
         self.body = body
+        self.decoded: Any = None
 
 
 class Change:

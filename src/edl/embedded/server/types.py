@@ -18,13 +18,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from typing import Any
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Type:
-    """A shape. `atomic` means that server-side apply treats a value as one leaf."""
+    """A shape. `atomic` means that server-side apply treats a value as one leaf. `prepared` is where the two walks that
+    every write takes (`settle.py`, `compare.py`) keep what they worked out about this type."""
 
     atomic: bool = False
+    prepared: dict[str, Any] = field(default_factory=dict, init=False)
 
 
 @dataclass(slots=True, eq=False, repr=False)

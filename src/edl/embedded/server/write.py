@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edl.embedded.server import admission, apply, body, causes, conversion, managed, names, patch, status, strategic
+from edl.embedded.server import (
+    admission,
+    apply,
+    body,
+    causes,
+    conversion,
+    managed,
+    names,
+    patch,
+    status,
+    strategic,
+    typed,
+)
 from edl.embedded.server.call import Answer, Call, Object
 from edl.embedded.server.core import Core, decode, encode
 from edl.embedded.server.kinds import kind_of
@@ -165,12 +177,16 @@ def patching(call: Call) -> Transform:
 
 
 def _patched(call: Call, change: Transform, present: Object) -> Object:
-    new = change(conversion.shown(call.resource, present))
-    document = encode(new)
+    shown = conversion.shown(call.resource, present)
+    new = change(shown)
     if not isinstance(new.get("metadata"), dict):
         raise status.bad_request("the patched object has no metadata")
+
+    def document() -> bytes:
+        return encode(change(shown))
+
     body.check_kind(call, new, patched=document)
-    body.complain(call, body.settle(call, new, document, patched=True), patched=document)
+    typed.settle(call, new, document, patched=shown)
     new = conversion.incoming(call.resource, new)
     if call.resource.storage == "/secrets":
         fold_string_data(new)
@@ -341,7 +357,7 @@ def _parse_config(call: Call) -> Object:
         raise status.bad_request("metadata.managedFields must be nil")
     what = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {_kind_text(config)}"
     apply.refuse_undeclared(call.resource.type, config, what)
-    body.complain(call, body.settle(call, config, encode(config)))
+    typed.settle(call, config, lambda: call.body)
     if call.resource.custom is None:
         _drop_unset(config, call)
     config = conversion.incoming(call.resource, config)
@@ -413,7 +429,7 @@ def apply_config(core: Core, call: Call, config: Object) -> tuple[Entry, bool]:
 def _typed(call: Call, obj: Object) -> Object:
     """A copy in the form of the resource's type: merging may have left empty containers behind."""
     obj = decode(encode({"kind": call.resource.kind, "apiVersion": call.resource.api_version, **obj}))
-    body.settle(call, obj, b"")
+    typed.settle(call, obj, bytes)
     return obj
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+
 from edl.embedded.server import names, status
 from edl.embedded.server.call import Call, Object
-from edl.embedded.server.core import Core, decode
+from edl.embedded.server.core import Core
 from edl.embedded.server.kinds.podspec import containers
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -19,9 +21,9 @@ def give_account(core: Core, call: Call, pod: Object) -> None:
         why = f'error looking up service account {call.namespace}/{name}: serviceaccount "{name}" not found'
         raise status.forbidden("", "pods", pod["metadata"].get("name", ""), why)
     spec["serviceAccountName"] = spec["serviceAccount"] = name
-    account = decode(entry.body)
+    account = core.peek(entry)
     if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
-        spec["imagePullSecrets"] = account["imagePullSecrets"]
+        spec["imagePullSecrets"] = copy.deepcopy(account["imagePullSecrets"])
     wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken"))
     if wanted is not False:
         _mount_token(spec)

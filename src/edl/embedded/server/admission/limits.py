@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 from edl.embedded.server import quantity, status
 from edl.embedded.server.call import Call, Object
-from edl.embedded.server.core import Core, decode
+from edl.embedded.server.core import Core
 from edl.embedded.server.kinds.podspec import containers
 
 _ANNOTATION = "kubernetes.io/limit-ranger"
 
 
 def _ranges(core: Core, namespace: str) -> Iterator[Object]:
-    for entry in core.store.entries("/limitranges", namespace):
-        yield from decode(entry.body)["spec"].get("limits") or ()
+    if core.store.count("/limitranges"):
+        for entry in core.store.entries("/limitranges", namespace):
+            yield from core.peek(entry)["spec"].get("limits") or ()
 
 
 def apply_defaults(core: Core, call: Call, pod: Object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edl.embedded.server import status
 from edl.embedded.server.call import Call, Object
-from edl.embedded.server.core import Core, decode
+from edl.embedded.server.core import Core
 
 _STORAGE = "scheduling.k8s.io/priorityclasses"
 _GRACE_SECONDS = 300
@@ -35,13 +35,12 @@ def _find(core: Core, call: Call, pod: Object, name: str) -> Object:
         raise status.forbidden(
             "", "pods", pod["metadata"].get("name", ""), f"no PriorityClass with name {name} was found"
         )
-    found: Object = decode(entry.body)
-    return found
+    return core.peek(entry)
 
 
 def _global_default(core: Core) -> Object | None:
     """Of several the lowest counts, so that a mistake cannot raise everybody."""
-    found = [decode(entry.body) for entry in core.store.entries(_STORAGE)]
+    found = [core.peek(entry) for entry in core.store.entries(_STORAGE)]
     defaults = [entry for entry in found if entry.get("globalDefault")]
     return min(defaults, key=lambda entry: int(entry.get("value", 0)), default=None)
 

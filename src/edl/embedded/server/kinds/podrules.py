@@ -197,26 +197,30 @@ def _mounts(container: Object, here: str, volumes: set[Any]) -> Iterator[Cause]:
 
 
 def check_resources(resources: Object, here: str) -> Iterator[Cause]:
-    limits = resources.get("limits") or {}
-    for kind in ("limits", "requests"):
-        for name, amount in (resources.get(kind) or {}).items():
-            at = f"{here}.{kind}[{name}]"
-            yield from _resource_name(name, at)
-            if quantity.parse(amount) < 0:
-                yield causes.invalid(at, amount, "must be greater than or equal to 0")
-            elif "/" in name and quantity.parse(amount).denominator != 1:
-                yield causes.invalid(at, amount, "must be an integer")
-    for name, amount in (resources.get("requests") or {}).items():
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for kind, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            yield from _amount(name, amount, f"{here}.{kind}[{name}]")
+    for name, amount in requests.items():
         limit = limits.get(name)
+        if limit is not None and quantity.equal(amount, limit):
+            continue
         if limit is None:
             if "/" in name and not name.startswith("kubernetes.io/"):
                 yield causes.required(f"{here}.limits", "Limit must be set for non overcommitable resources")
         elif "/" in name:
-            if quantity.parse(amount) != quantity.parse(limit):
-                detail = f"must be equal to {name} limit of {limit}"
-                yield causes.invalid(f"{here}.requests", amount, detail)
+            yield causes.invalid(f"{here}.requests", amount, f"must be equal to {name} limit of {limit}")
         elif quantity.parse(amount) > quantity.parse(limit):
             yield causes.invalid(f"{here}.requests", amount, f"must be less than or equal to {name} limit of {limit}")
+
+
+def _amount(name: str, amount: str, at: str) -> Iterator[Cause]:
+    if name not in _NATIVE:
+        yield from _resource_name(name, at)
+    if amount.startswith("-") and amount != "-0":
+        yield causes.invalid(at, amount, "must be greater than or equal to 0")
+    elif "/" in name and quantity.parse(amount).denominator != 1:
+        yield causes.invalid(at, amount, "must be an integer")
 
 
 def _resource_name(name: str, at: str) -> Iterator[Cause]:

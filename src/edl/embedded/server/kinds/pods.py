@@ -29,11 +29,11 @@ def quality(spec: Object) -> str:
     any_given, guaranteed = False, True
     for container in containers(spec):
         resources = container.get("resources") or {}
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in _COMPUTE:
-            request, limit = resources.get("requests", {}).get(name), resources.get("limits", {}).get(name)
-            given = [amount for amount in (request, limit) if amount is not None and quantity.parse(amount)]
-            any_given = any_given or bool(given)
-            if limit is None or (request is not None and quantity.parse(request) != quantity.parse(limit)):
+            request, limit = requests.get(name), limits.get(name)
+            any_given = any_given or (request or "0") != "0" or (limit or "0") != "0"
+            if limit is None or (request is not None and not quantity.equal(request, limit)):
                 guaranteed = False
     if not any_given:
         return "BestEffort"
