@@ -64,12 +64,12 @@ def _with_room(cycle: Cycle, units: Iterable[Unit]) -> list[Unit]:
             continue
         shape = unit.role.shape
         if shape.index not in full:
-            room = cycle.board.find(shape, now=True) != NOWHERE
+            room = bool(shape.rules) or cycle.board.find(shape, now=True) != NOWHERE
             full[shape.index] = None if room else Lack(Code.NO_ROOM, role=unit.facts.scaled)
         lack = full[shape.index]
         if lack is None:
             found.append(unit)
-        elif next_size(unit) > unit.size:
+        elif not unit.facts.rescale_seconds or next_size(unit) > unit.size:
             unit.lack = lack if lack.role == unit.facts.scaled else Lack(Code.NO_ROOM, role=unit.facts.scaled)
         else:
             unit.lack = _at_the_top(unit)
