@@ -37,15 +37,16 @@ class NodeProxy:
         pod = self._pod(call)
         if call.subresource == "log":
             return await self._logs(http, call, pod)
-        if http.headers.get("Upgrade", "").lower() != "websocket":
-            raise status.bad_request("Upgrade request required")
         if call.subresource == "portforward":
             path, query = f"/portForward/{_place(call)}", ""
             offered: tuple[str, ...] = (streams.PORT_FORWARD_PROTOCOL,)
         else:
             path = f"/{call.subresource}/{_place(call)}/{_container(call, pod)}"
             query, offered = _command_query(call), streams.REMOTE_COMMAND_PROTOCOLS
-        return await self._relay(http, self._url(pod, path, query), offered)
+        url = self._url(pod, path, query)
+        if http.headers.get("Upgrade", "").lower() != "websocket":
+            raise status.bad_request("Upgrade request required: exec, attach and port-forward come by WebSocket here")
+        return await self._relay(http, url, offered)
 
     def _pod(self, call: Call) -> Object:
         entry = self._core.store.get("/pods", call.key)

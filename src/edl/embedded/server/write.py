@@ -15,6 +15,7 @@ from edl.embedded.server import (
     body,
     causes,
     conversion,
+    lastapplied,
     managed,
     names,
     patch,
@@ -415,7 +416,7 @@ def apply_config(core: Core, call: Call, config: Object) -> tuple[Entry, bool]:
         return create_object(core, call, new, applied=True), True
     old = core.read(resource, entry)
     _check_version(call, kind, config["metadata"], old["metadata"], replaces=False)
-    new = apply.apply(resource.type, old, config, manager=who, now=core.now(), force=force, ignored=ignored)
+    new = lastapplied.apply(resource.type, old, config, manager=who, now=core.now(), force=force, ignored=ignored)
     if new is old:
         return entry, False
     fields = new["metadata"].get("managedFields")
