@@ -19,6 +19,7 @@ from edl.api.problem import errors
 from edl.api.roles import Installation
 from edl.api.training_job import TrainingJob, TrainingScale
 from edl.jobs.grant import Grant
+from edl.jobs.phase import FINAL
 from edl.kube.objects import Key
 from edl.operator.book import Entry, JobBook
 from edl.operator.caches import Caches
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL = 5.0
 DEBOUNCE = 0.08
+REST = 15.0  # after a cycle the loop rests this many times as long as it took
 Requeue = Callable[[Key, int], None]
 """Asks for a look at a job; the lower number goes first."""
 
@@ -71,6 +73,7 @@ class SchedulingLoop:
         self._builder = SnapshotBuilder(installation=installation)
         self._memory = Memory()
         self._stirred = asyncio.Event()
+        self._took = 0.0
         self._overlaid: dict[str, tuple[TrainingJob, Grant, TrainingJob]] = {}
 
     def stir(self, _: object = None) -> None:
@@ -108,7 +111,8 @@ class SchedulingLoop:
                 await self._stirred.wait()
         except TimeoutError:
             return
-        await asyncio.sleep(self._debounce)  # what comes in a burst is one reason to plan
+        # What comes in a burst is one reason to plan, and planning should not be most of what we do.
+        await asyncio.sleep(min(max(self._debounce, REST * self._took), self._interval))
 
     async def cycle(self) -> Cycle:
         self._stirred.clear()
@@ -118,7 +122,8 @@ class SchedulingLoop:
         made = await asyncio.to_thread(self._plan, objects, started)
         self._memory = made.memory
         changed = self._apply(made, {entry.uid: entry for entry in entries})
-        cycle = Cycle(made, self._clock() - started, changed)
+        self._took = self._clock() - started
+        cycle = Cycle(made, self._took, changed)
         _log_cycle(cycle)
         self._planned(cycle)
         return cycle
@@ -239,11 +244,11 @@ def _job_matters(old: RawJob | None, new: RawJob | None) -> tuple[int, ...]:
     before, after = old.metadata, new.metadata
     same = (before.uid, before.generation, before.annotations) == (after.uid, after.generation, after.annotations)
     going = before.deletion_timestamp != after.deletion_timestamp
-    return (1,) if not same or going or _phase(old) != _phase(new) else ()
+    return (1,) if not same or going or _finished(old) != _finished(new) else ()
 
 
-def _phase(job: RawJob) -> object:
-    return job.status.get("phase") if isinstance(job.status, dict) else None
+def _finished(job: RawJob) -> bool:
+    return isinstance(job.status, dict) and job.status.get("phase") in FINAL
 
 
 def _pod_matters(old: Pod | None, new: Pod | None) -> tuple[int, ...]:
@@ -256,7 +261,7 @@ def _weight(pod: Pod) -> tuple[object, ...]:
     scheduled = pod.status.condition("PodScheduled")
     return (
         pod.spec.node_name,
-        pod.status.phase,
+        pod.finished,
         pod.status.nominated_node_name,
         pod.metadata.deletion_timestamp,
         scheduled.reason if scheduled is not None else "",
