@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from edl.api.annotations import LABEL_ROLE
 from edl.api.core import Job, ReplicaSet
 from edl.api.roles import JobView
@@ -15,10 +17,26 @@ from edl.scheduler.terms import Terms
 
 def job_facts(job: Terms, roles: tuple[RoleFacts, ...], tally: Tally, size: int | None, census: Census) -> JobFacts:
     """`size`: of the child of the leading role, if there is one."""
-    view = job.view
-    created = moment(view.creation_timestamp)
-    state, note = _state(view)
     waiting = [sorted(pods, key=lambda pod: pod.pod.metadata.name) for pods in tally.unbound]
+    live = tally.live[job.lead] + (len(waiting[job.lead]) if waiting else 0)
+    return structs.replace(
+        _wishes(job),
+        roles=roles,
+        gpu=any(role.shape.gpus for role in roles),
+        current=live if size is None else size,
+        bound=tuple(tally.bound),
+        live=tuple(tally.live),
+        unbound=tuple([tuple([census.hint(pod) for pod in pods]) for pods in waiting]),
+        done=tally.done,
+        running=tally.running,
+        started_sum=tally.started_sum,
+    )
+
+
+def _wishes(job: Terms) -> JobFacts:
+    """What the object itself says."""
+    view = job.view
+    state, note = _state(view)
     return JobFacts(
         kind=view.kind,
         api_version=view.api_version,
@@ -34,11 +52,9 @@ def job_facts(job: Terms, roles: tuple[RoleFacts, ...], tally: Tally, size: int 
         start=view.start,
         sizes=view.sizes,
         max_name=job.max_name,
-        roles=roles,
         scaled=job.lead,
         pods_at=job.pods_at,
         roles_at=job.pods_at.named,
-        gpu=any(role.shape.gpus for role in roles),
         elastic=not view.fixed,
         why_fixed=view.fixed,
         paused=view.pause,
@@ -46,18 +62,11 @@ def job_facts(job: Terms, roles: tuple[RoleFacts, ...], tally: Tally, size: int 
         create_early=view.admission == "create",
         window=view.freezing_window,
         rescale_seconds=view.rescale_seconds,
-        created=created,
+        created=moment(view.creation_timestamp),
         last_scale=view.last_scale_time,
         started=job.started,
-        current=tally.live[job.lead] + (len(waiting[job.lead]) if waiting else 0) if size is None else size,
         granted=view.target,
-        bound=tuple(tally.bound),
-        live=tuple(tally.live),
-        unbound=tuple([tuple([census.hint(pod) for pod in pods]) for pods in waiting]),
-        done=tally.done,
         pod_seconds=view.pod_seconds,
-        running=tally.running,
-        started_sum=tally.started_sum,
     )
 
 

@@ -58,9 +58,6 @@ def _claims(cycle: Cycle, unit: Unit) -> bool:
 
 
 def _into_bounds(unit: Unit) -> None:
-    if unit.size > unit.ceiling:
-        unit.size = unit.ceiling
-        unit.gives(Code.ABOVE_MAXIMUM, str(unit.ceiling))
     fitting = unit.size_within(unit.size) if unit.size > 0 else 0
     if fitting < unit.size:
         unit.gives(Code.ABOVE_MAXIMUM, str(fitting))
