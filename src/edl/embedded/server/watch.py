@@ -135,6 +135,8 @@ class Watch:
     def _bookmark(self) -> None:
         if self._bookmarks:
             self._out(self._renderer.bookmark(self._store.rv, initial_end=False))
+        if self.closed.done():  # its client was found gone while we wrote
+            return
         self._timers[1] = asyncio.get_running_loop().call_later(BOOKMARK_SECONDS, self._bookmark)
 
     def fail(self, error: status.ApiError) -> None:
