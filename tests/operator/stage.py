@@ -68,7 +68,7 @@ def counts(request: Request) -> bool:
 
 class Stage:
     def __init__(self, server: Server) -> None:
-        self._server = server
+        self._server, self.url = server, server.url
         self.client = Client(self.transport(), budget=Budget(qps=10_000, burst=10_000))
         self.asleep: set[str] = set()
         """Pods that do not start, by name."""
