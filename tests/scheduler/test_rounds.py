@@ -192,3 +192,42 @@ def test_an_operator_that_forgets_everything_every_time_still_gets_there() -> No
         made.advance(35)
     assert made.total_used("cpu") == 12_000
     assert sorted(made.targets().values()) == [4, 4, 4]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("first", range(0, 20, 10))
+def test_whatever_happens_it_comes_to_rest_afterwards(first: int, policy: Any) -> None:
+    """Jobs come, end and are edited, pods of others come and go, trainers are lost, the cluster refuses: then peace."""
+    for seed in range(first, first + 10):
+        chance = chance_of(1000 + seed)
+        made = cluster(seed, policy)
+        for step in range(40):
+            _disturb(made, chance, step)
+            made.cycle()
+            made.advance(chance.choice((1, 5, 30)))
+        made.accepts = lambda pod, on: True
+        come_to_rest(made)
+        wastes_nothing(made)
+
+
+def _disturb(made: VirtualCluster, chance: Any, step: int) -> None:
+    what = chance.randrange(7)
+    names = sorted(made.jobs)
+    ours = sorted(key for key, pod in made.pods.items() if pod.job)
+    webs = sorted(pod.name for pod in made.pods.values() if not pod.job)
+    container = {"name": "web", "image": "x", "resources": resources(chance.choice((1, 3)))}
+    if what == 0 and len(names) < 6:
+        made.submit(job(chance, 10 + step))
+    elif what == 1 and names:
+        made.finish(chance.choice(names))
+    elif what == 2:
+        made.add_foreign(f"web-{step}", {"containers": [container]})
+    elif what == 3 and webs:
+        made.delete_foreign(chance.choice(webs))
+    elif what == 4 and ours:
+        made.lose(chance.choice(ours))
+    elif what == 5 and names:
+        made.edit(chance.choice(names), {"edl.dev/priority": chance.choice(("Experiment", "Normal", "Production"))})
+    elif what == 6:
+        refused = chance.choice(sorted(made.capacity))
+        made.accepts = lambda pod, on: on != refused or step % 3 == 0

@@ -124,6 +124,14 @@ class VirtualCluster:
         }
         self.pods["default", name] = pod
 
+    def edit(self, name: str, annotations: dict[str, str]) -> None:
+        self.jobs[name]["metadata"]["annotations"] |= annotations
+        self._refresh(name)
+
+    def lose(self, key: tuple[str, str]) -> None:
+        """A pod is gone, as with its node."""
+        self._remove(key)
+
     def delete_foreign(self, name: str) -> None:
         self._remove(("default", name))
 
