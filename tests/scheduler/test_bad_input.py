@@ -244,7 +244,7 @@ def _small_world() -> list[Data]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_one_field_replaced_by_anything(data: st.DataObject) -> None:
     objects = _small_world()

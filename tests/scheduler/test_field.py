@@ -17,7 +17,7 @@ from tests.scheduler.random_worlds import chance_of, world
 
 @pytest.mark.parametrize("policy", ["cfs", "fulfillment"])
 def test_plans_are_the_same_with_numpy_and_without(policy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(150):
+    for seed in range(80):
         taken = build_snapshot(from_plain(world(seed)))
         settings = Settings(policy=policy)
         monkeypatch.setattr(field, "PLAIN_UP_TO", 10_000)

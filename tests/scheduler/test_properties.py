@@ -50,7 +50,7 @@ def clusters(draw: st.DrawFn) -> list[Data]:
     return objects + [pod(f"web-{number}", cpu=cpu, refused=ago) for number, (cpu, ago) in enumerate(webs)]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(clusters(), st.sampled_from(POLICIES), st.randoms(use_true_random=False))
 def test_every_plan_is_feasible_and_the_order_of_objects_means_nothing(
     objects: list[Data], policy: Any, chance: random.Random
