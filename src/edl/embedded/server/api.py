@@ -6,7 +6,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from edl.embedded.server import delete, discovery, openapi, podverbs, read, reviews, scale, status, write
+from edl.embedded.server import (
+    applying,
+    create,
+    delete,
+    discovery,
+    openapi,
+    patch,
+    podverbs,
+    read,
+    reviews,
+    scale,
+    status,
+    update,
+)
 from edl.embedded.server.call import ANONYMOUS, JSON, Answer, Call, Query, User, resolve
 from edl.embedded.server.core import Core
 from edl.embedded.server.storefile import StoreError
@@ -95,24 +108,29 @@ class Api:
             case "list":
                 return read.list_objects(core.store, call)
             case "watch":
-                return read.watch(core.store, call)
+                return read.watch(core.store, call, core.dice)
             case "create":
                 return await self._create(call)
             case "update":
-                return await write.replace(core, call)
+                return await update.replace(core, call)
             case "patch":
-                return await write.patch_object(core, call)
+                return await self._patch(call)
             case "delete":
                 return await delete.delete(core, call)
             case _:
                 return await delete.delete_collection(core, call)
+
+    async def _patch(self, call: Call) -> Answer:
+        if call.content_type.partition(";")[0].strip() == patch.APPLY_PATCH:
+            return await applying.apply_object(self.core, call)
+        return await update.patch_object(self.core, call)
 
     async def _create(self, call: Call) -> Answer:
         if call.resource.group in ("authentication.k8s.io", "authorization.k8s.io"):
             return await reviews.answer(self.core, call, self.tokens)
         if call.resource.plural == "bindings" and not call.resource.group:
             return await podverbs.bind(self.core, call)
-        return await write.create(self.core, call)
+        return await create.create(self.core, call)
 
     async def _subresource(self, verb: str, call: Call) -> Result:
         core = self.core

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from edl.embedded.server import delete, write
+from edl.embedded.server import delete, update
 from edl.embedded.server.admission import definitions
 from edl.embedded.server.call import Call, Object, Query
 from edl.embedded.server.core import Core, decode
@@ -83,7 +83,7 @@ class DefinitionCleanup:
             ]
             return present
 
-        write.edit(self._core, call, release)
+        update.edit(self._core, call, release)
 
     async def stop(self) -> None:
         if self._task is not None:

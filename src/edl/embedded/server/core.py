@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from random import Random
 
 import msgspec
 
@@ -33,6 +34,8 @@ class Core:
     registry: Registry
     clock: Callable[[], float] = time.time
     new_uid: Callable[[], str] = _new_uid
+    dice: Random = field(default_factory=Random)
+    """For names that are generated and times that are spread."""
     root_ca: str = ""
     """The PEM of the authority that signed the server's certificate; every namespace gets it as a ConfigMap."""
     service_network: str = "127.96.0.0/12"

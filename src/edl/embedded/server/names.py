@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import re
+from random import Random
 
 from edl.embedded.server.remembering import remembered
 from edl.embedded.server.status import Cause
@@ -33,8 +33,8 @@ _LABELS = frozenset({"/namespaces", "/services"})
 _PATH_NAMED = "rbac.authorization.k8s.io/"
 
 
-def generate(prefix: str) -> str:
-    return prefix[:58] + "".join(random.choices(_ALPHABET, k=5))
+def generate(prefix: str, dice: Random) -> str:
+    return prefix[:58] + "".join(dice.choices(_ALPHABET, k=5))
 
 
 def check(storage: str, name: str, field: str = "metadata.name") -> list[Cause]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from edl.embedded.server import body, causes, delete, status, write
+from edl.embedded.server import body, causes, delete, status, update
 from edl.embedded.server.call import Answer, Call, Object
 from edl.embedded.server.core import Core, encode
 from edl.embedded.server.kinds.podrules import check_pod_spec
@@ -29,7 +29,7 @@ async def bind(core: Core, call: Call) -> Answer:
     if not node:
         raise status.ApiError(500, "", "target.name: Required value")
     bound = Call(call.method, call.path, call.query, pods, call.namespace, name, "binding", user_agent=call.user_agent)
-    write.edit(core, bound, lambda pod: _assign(core, binding, pod, node))
+    update.edit(core, bound, lambda pod: _assign(core, binding, pod, node))
     await core.store.committed()
     return _created()
 
@@ -78,7 +78,7 @@ async def evict(core: Core, call: Call) -> Answer:
     if entry is None:
         raise call.not_found()
     if not call.dry_run and not options.dryRun:
-        entry = write.edit(core, call, lambda pod: _disrupted(core, pod))
+        entry = update.edit(core, call, lambda pod: _disrupted(core, pod))
         delete.delete_entry(core, call, entry, options)
     await core.store.committed()
     return _created()
@@ -119,7 +119,7 @@ async def finalize(core: Core, call: Call) -> Answer:
         namespace["spec"] = {key: value for key, value in wanted["spec"].items() if value}
         return namespace
 
-    entry = write.edit(core, call, change)
+    entry = update.edit(core, call, change)
     await core.store.committed()
     return Answer(200, call.resource.render(entry.body))
 
@@ -127,9 +127,9 @@ async def finalize(core: Core, call: Call) -> Answer:
 async def resize(core: Core, call: Call) -> Answer:
     if call.method == "PUT":
         wanted = body.parse_object(call)
-        return await write.update(core, call, lambda present: _resized(call, wanted, present), replaces=True)
-    change = write.patching(call)
-    return await write.update(core, call, lambda present: _resized(call, change(copy.deepcopy(present)), present))
+        return await update.update(core, call, lambda present: _resized(call, wanted, present), replaces=True)
+    change = update.patching(call)
+    return await update.update(core, call, lambda present: _resized(call, change(copy.deepcopy(present)), present))
 
 
 def _resized(call: Call, new: Object, old: Object) -> Object:

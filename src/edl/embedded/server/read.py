@@ -4,9 +4,9 @@ clients rely on."""
 from __future__ import annotations
 
 import base64
-import random
 from collections.abc import Iterator
 from itertools import islice
+from random import Random
 from typing import Any
 
 import msgspec
@@ -53,10 +53,10 @@ def list_objects(store: Store, call: Call) -> Answer:
     return Answer(200, rendering.list(entries, meta), rendering.form.content_type)
 
 
-def watch(store: Store, call: Call) -> Watch:
+def watch(store: Store, call: Call, dice: Random) -> Watch:
     rendering = renderer(call, many=True)
     selector = selectors.parse(call.resource, call.query.get("labelSelector"), call.query.get("fieldSelector"))
-    seconds = call.query.number("timeoutSeconds") or random.uniform(1800, 3600)
+    seconds = call.query.number("timeoutSeconds") or dice.uniform(1800, 3600)
     initial = call.query.get("sendInitialEvents")
     _check_watch(call, initial)
     version = _version(call, watching=True)

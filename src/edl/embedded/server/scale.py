@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edl.embedded.server import body, causes, patch, status, write
+from edl.embedded.server import body, causes, patch, status, update
 from edl.embedded.server.call import Answer, Call, Object
 from edl.embedded.server.core import Core, encode
 from edl.embedded.server.kinds.selectors import render
@@ -84,7 +84,7 @@ def _change(core: Core, call: Call) -> Entry:
         present["metadata"]["resourceVersion"] = meta.get("resourceVersion", "")
         return present
 
-    return write.update_object(core, call, transform)
+    return update.update_object(core, call, transform)
 
 
 def _wanted(call: Call, present: Object) -> Object:

@@ -8,50 +8,15 @@ is on the path of every write, so it carries no field paths; problems are locate
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
-from edl.embedded.server import quantity
-from edl.embedded.server.remembering import remembered
+from edl.embedded.server.scalars import SCALARS, MismatchError, Outcome, Settle, boolean, string
 from edl.embedded.server.types import Anything, Field, ListOf, MapOf, Scalar, SchemaOr, Struct, Type
 
-_WORDS = {str: "string", bool: "bool", dict: "object", list: "array", int: "number", float: "number"}
-_SECOND = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
-_MICROSECOND = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\Z")
-
-
-class MismatchError(Exception):
-    """A value does not have its field's type. `path` is filled from the inside out as the walk unwinds."""
-
-    def __init__(self, value: object, type_name: str, message: str = "") -> None:
-        word = _WORDS.get(type(value), "null")
-        self.got = f"number {value}" if isinstance(value, float) else word
-        self.type_name = type_name
-        self.message = message
-        self.struct = ""
-        self.path: list[str] = []
-
-    def __str__(self) -> str:
-        if self.message:
-            return self.message
-        path = ".".join(reversed(self.path))
-        return f"json: cannot unmarshal {self.got} into Go struct field {self.struct}.{path} of type {self.type_name}"
-
-
-class Outcome:
-    """What a walk came upon besides errors."""
-
-    __slots__ = ("unknown",)
-
-    def __init__(self) -> None:
-        self.unknown = False
-
+__all__ = ["MismatchError", "Outcome", "Settler", "settler"]
 
 _NOTHING = Outcome()
-Settle = Callable[[Any, Outcome], Any]
 
 
 class Settler:
@@ -162,7 +127,7 @@ def _function(kind: Type) -> Settle:
     if isinstance(kind, MapOf):
         return _map(_function(kind.value), _go_name(kind), _nothing_of(kind.value))
     if isinstance(kind, Scalar):
-        return _SCALARS.get(kind.name) or _string(_go_name(kind))
+        return SCALARS.get(kind.name) or string(_go_name(kind))
     if isinstance(kind, SchemaOr):
         return _schema_or(kind)
     return lambda value, outcome: value
@@ -210,125 +175,13 @@ def _schema_or(kind: SchemaOr) -> Settle:
         if type(value) is dict:
             return settler(kind.schema)(value, outcome)
         if kind.name.endswith("OrBool"):
-            return _bool(value, outcome)
+            return boolean(value, outcome)
         if type(value) is not list:
             raise MismatchError(value, f"v1.{kind.name}")
-        inner = _SCALARS["string"] if kind.name.endswith("OrStringArray") else settler(kind.schema)
+        inner = SCALARS["string"] if kind.name.endswith("OrStringArray") else settler(kind.schema)
         return [inner(item, outcome) for item in value]
 
     return settle
-
-
-def _string(name: str) -> Settle:
-    def settle(value: Any, outcome: Outcome) -> Any:
-        if type(value) is not str:
-            raise MismatchError(value, name)
-        return value
-
-    return settle
-
-
-def _integer(bits: int) -> Settle:
-    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-
-    def settle(value: Any, outcome: Outcome) -> Any:
-        if type(value) is int and low <= value <= high:
-            return value
-        mismatch = MismatchError(value, f"int{bits}")
-        if type(value) is int:
-            mismatch.got = f"number {value}"
-        raise mismatch
-
-    return settle
-
-
-def _bool(value: Any, outcome: Outcome) -> Any:
-    if type(value) is not bool:
-        raise MismatchError(value, "bool")
-    return value
-
-
-def _float(value: Any, outcome: Outcome) -> Any:
-    if type(value) not in (int, float):
-        raise MismatchError(value, "float64")
-    return value
-
-
-def _quantity(value: Any, outcome: Outcome) -> Any:
-    if type(value) is str:
-        text = value
-    elif type(value) in (int, float):
-        text = str(value)
-    else:
-        raise MismatchError(value, "", quantity.RULE)
-    try:
-        return quantity.canonical(text)
-    except quantity.QuantityError:
-        raise MismatchError(value, "", quantity.RULE) from None
-
-
-def _int_or_string(value: Any, outcome: Outcome) -> Any:
-    if type(value) not in (int, str):
-        raise MismatchError(value, "intstr.IntOrString")
-    return value
-
-
-def _bytes(value: Any, outcome: Outcome) -> Any:
-    if type(value) is not str:
-        raise MismatchError(value, "[]uint8")
-    try:
-        base64.b64decode(value, validate=True)
-    except ValueError:  # binascii.Error, or characters that are not ASCII
-        bad = re.search(r"[^A-Za-z0-9+/=]", value)
-        raise MismatchError(
-            value, "", f"illegal base64 data at input byte {bad.start() if bad else len(value) // 4 * 4}"
-        ) from None
-    return value
-
-
-def _time(value: Any, outcome: Outcome) -> Any:
-    if type(value) is str and _SECOND.match(value):
-        return value
-    return _moment(value, "%Y-%m-%dT%H:%M:%SZ")
-
-
-def _microtime(value: Any, outcome: Outcome) -> Any:
-    if type(value) is str and _MICROSECOND.match(value):
-        return value
-    return _moment(value, "%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _moment(value: Any, layout: str) -> str:
-    if type(value) is not str:
-        raise MismatchError(value, "string")
-    parsed = _parse_time(value)
-    if parsed is None:
-        problem = f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"'
-        raise MismatchError(value, "", problem)
-    return parsed.strftime(layout)
-
-
-@remembered
-def _parse_time(text: str) -> datetime | None:
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return parsed.astimezone(UTC) if parsed.tzinfo is not None and "T" in text else None
-
-
-_SCALARS: dict[str, Settle] = {
-    "string": _string("string"),
-    "int32": _integer(32),
-    "int64": _integer(64),
-    "bool": _bool,
-    "float64": _float,
-    "quantity": _quantity,
-    "intorstring": _int_or_string,
-    "bytes": _bytes,
-    "time": _time,
-    "microtime": _microtime,
-}
 
 
 def _go_name(kind: Type) -> str:

@@ -26,16 +26,16 @@ def give_account(core: Core, call: Call, pod: Object) -> None:
         spec["imagePullSecrets"] = copy.deepcopy(account["imagePullSecrets"])
     wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken"))
     if wanted is not False:
-        _mount_token(spec)
+        _mount_token(core, spec)
 
 
-def _mount_token(spec: Object) -> None:
+def _mount_token(core: Core, spec: Object) -> None:
     bare = [container for container in containers(spec) if not _has_token(container)]
     if not bare:
         return
     volumes = spec.setdefault("volumes", [])
     known = next((volume["name"] for volume in volumes if volume["name"].startswith(_VOLUME)), "")
-    volume = known or names.generate(_VOLUME)
+    volume = known or names.generate(_VOLUME, core.dice)
     if not known:
         volumes.append({"name": volume, "projected": _projected()})
     for container in bare:
