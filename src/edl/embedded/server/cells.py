@@ -180,7 +180,7 @@ def about(event: Object) -> str:
 
 
 def last_seen(event: Object) -> str:
-    last = (event.get("series") or {}).get("lastObservedTime") or event(
+    last = (event.get("series") or {}).get("lastObservedTime") or either(
         event, "lastTimestamp", "deprecatedLastTimestamp"
     )
     return since(last or event.get("eventTime"))
