@@ -8,7 +8,7 @@ from typing import Any
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
 from edl.kube.resource import Resource
-from edl.operator.resources import JOBS, NAMESPACES, PODS, REPLICA_SETS, TRAINING_JOBS
+from edl.operator.resources import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, TRAINING_JOBS
 from tests.stories.backend import Backend
 
 PATIENCE = 60.0
@@ -36,9 +36,11 @@ class Story:
         await self.client.delete(NAMESPACES, self.namespace)
 
         async def empty() -> bool:
-            return not (await self.client.list(PODS, namespace=self.namespace)).items
+            nodes = {node["metadata"]["name"] for node in (await self.client.list(NODES)).items}
+            pods = (await self.client.list(PODS, namespace=self.namespace)).items
+            return not any(pod["spec"].get("nodeName") in nodes for pod in pods)
 
-        await self.until(empty, "the namespace is empty")
+        await self.until(empty, "no pod of it is on any node")
 
     # What users do.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from edl.operator.resources import JOBS, PODS, REPLICA_SETS, SERVICES, TRAINING_JOBS
+from edl.operator.resources import JOBS, NODES, PODS, REPLICA_SETS, SERVICES, TRAINING_JOBS
 from tests.stories.story import Data, Story
 
 OBEDIENT = "trap 'exit 143' TERM; while :; do sleep 0.05; done"
@@ -219,6 +219,7 @@ async def test_a_node_that_is_lost_takes_no_job_with_it(story: Story) -> None:
     status = await story.status()
     assert status["phase"] == "running"
     assert status["replica_statuses"][-1].get("failed", 0) == 0
+    await story.client.delete(NODES, "doomed")  # it will not come back: now Kubernetes forgets what ran there
 
 
 async def _below(story: Story, size: int) -> Data | None:
