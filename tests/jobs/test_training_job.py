@@ -426,6 +426,20 @@ def test_the_token_is_made_before_the_pods_that_need_it() -> None:
     assert env["EDL_JOB_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "j-edl-token", "key": "token"}
 
 
+def test_a_token_that_a_hand_removed_is_made_again_when_a_pod_misses_it() -> None:
+    world = World()
+    world.secrets = True
+    world.grant = Grant(2)
+    world.live()
+    del world.objects["Secret", "j-edl-token"]
+    world.end("j-trainer-0", 1)
+    world.settle()
+    missing = {"waiting": {"reason": "CreateContainerConfigError", "message": "secret not found"}}
+    world.set_status("j-trainer-0-1", "Pending", missing)
+    world.settle()
+    assert ("Secret", "j-edl-token") in world.objects
+
+
 def test_environment_of_a_trainer() -> None:
     resources = {"limits": {"cpu": "1500m", "nvidia.com/gpu": 2}}
     world = running(trainer={"passes": 10, "workspace": "/w", "resources": resources}, mountPath="/data/")

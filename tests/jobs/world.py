@@ -57,6 +57,7 @@ class World:
         self.refusals: tuple[Refusal, ...] = ()
         self.settings = PodSettings()
         self.secrets = False
+        self.made: set[tuple[str, str]] = set()
         self.crash_after = crash_after
         self._uids = 0
 
@@ -69,9 +70,9 @@ class World:
         warnings = tuple(problem for problem in checked.problems if problem.severity == "warning")
         pods = [self._typed(key) for key in sorted(self.objects) if key[0] == "Pod" and self._has_uid(key)]
         objects = {key: self._typed(key) for key in self.objects if key[0] in TYPES and key[0] != "Pod"}
-        made = frozenset(key for key in self.objects if key[0] == "Secret")
+        self.made |= {key for key in self.objects if key[0] == "Secret"}
         taken = frozenset(name for kind, name in self.objects if kind == "Pod" and not self._has_uid((kind, name)))
-        observed = Observed(pods, objects, made, taken, self.refusals, worded_at=START)
+        observed = Observed(pods, objects, frozenset(self.made), taken, self.refusals, worded_at=START)
         token = "token" if self.secrets else ""
         look = TrainingLook(
             checked.object, observed, self.grant, self.settings, self.now, warnings=warnings, token=token, ca="ca"
@@ -103,6 +104,8 @@ class World:
 
     def _carry_out(self, intent: Intent) -> None:
         key = (intent.kind, intent.name)
+        if intent.kind == "Secret" and key in self.objects:
+            return  # it is not watched; the API server says that it exists, and it is ours
         if isinstance(intent, Create):
             assert key not in self.objects, f"{key} was created twice"
             self.put(intent.kind, copy.deepcopy(intent.body))

@@ -116,6 +116,20 @@ async def test_edits_of_size_and_template_are_honoured() -> None:
         await scene.until(lambda: _size(scene, 2), "nobody is above its maximum")
 
 
+async def test_a_manual_scale_is_obeyed_and_a_pin_holds_it() -> None:
+    async with stage(cpu="20") as scene, scene.operator():
+        await scene.submit(trainer={"min-instance": 1, "max-instance": 5}, freezing_window="0s")
+        await scene.edit({"metadata": {"annotations": {"edl.dev/pin": "true"}}})
+        await scene.until(lambda: _size(scene, 1), "pinned at the size that the user wrote")
+        await scene.client.patch(
+            TRAINING_JOBS, "j", {"spec": {"replicas": 3}}, namespace="default", subresource="scale"
+        )
+        await scene.until(lambda: _size(scene, 3), "as kubectl scale said")
+        scale = await scene.client.get(TRAINING_JOBS, "j", namespace="default", subresource="scale")
+        assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3)
+        assert "edl.dev/role=trainer" in scale["status"]["selector"]
+
+
 async def test_suspend_and_resume() -> None:
     async with stage() as scene, scene.operator():
         await scene.submit()

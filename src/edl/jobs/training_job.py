@@ -15,7 +15,7 @@ from edl.api.roles import replicas_at
 from edl.api.training_job import TrainingJob, TrainingRootCause, TrainingScale
 from edl.api.training_roles import TRAINER
 from edl.jobs.batch_job import Tally, status_change
-from edl.jobs.children import Owner, adoption, change, reconcile_child, size_of, standing
+from edl.jobs.children import Child, Owner, adoption, change, reconcile_child, size_of, standing
 from edl.jobs.conditions import WORDS_EVERY
 from edl.jobs.edits import BEGUN_WITH, honoured
 from edl.jobs.grant import Grant, entered, remembered
@@ -201,7 +201,7 @@ class TrainingLook:
         idle = not any(sizes.values())
         for child in children:
             seen = self._observed.objects.get((child.kind, child.name))
-            if (idle and seen is None) or (child.kind, child.name) in self._observed.made:
+            if (idle and seen is None) or self._is_made(child):
                 continue
             stands = standing(seen, self._owner, self._view.uid)
             if stands == "foreign" or (seen is None and (child.kind, child.name) in taken):
@@ -210,6 +210,12 @@ class TrainingLook:
                 return intents, still_going(child)
             intents += reconcile_child(child, seen, self._owner, self._view.uid, size_of(seen))
         return intents, None
+
+    def _is_made(self, child: Child) -> bool:
+        """Of what we do not watch. A pod that misses something makes us doubt that it is still there."""
+        trouble = self._sight.trouble
+        missed = trouble is not None and trouble.reason == "CreateContainerConfigError"
+        return (child.kind, child.name) in self._observed.made and not missed
 
     def _waits(self, refusal: Refusal) -> bool:
         return refusal.retry_at > self._now
