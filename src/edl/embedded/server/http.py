@@ -37,10 +37,8 @@ class Front:
         self._watches: set[Watch] = set()
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
-        server = web.Server(self._serve, request_factory=_bounded_request)
-        self._runner = web.ServerRunner(
-            server, handle_signals=False, access_log=None, handler_cancellation=True, shutdown_timeout=1
-        )
+        server = web.Server(self._serve, request_factory=_bounded_request, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, ssl_context=tls, backlog=1024)
         await site.start()

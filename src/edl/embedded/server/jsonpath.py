@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 _STEP = re.compile(
-    r"""\.(?P<name>[A-Za-z_][-\w]*)|\[(?P<index>-?\d+)\]|\[['"](?P<quoted>[^'"]+)['"]\]|(?P<all>\[\*\]|\.\*)"""
+    r"""\.(?P<name>[A-Za-z_][-\w\0]*)|\[(?P<index>-?\d+)\]|\[['"](?P<quoted>[^'"]+)['"]\]|(?P<all>\[\*\]|\.\*)"""
     r"""|\[\?\(\s*@\.(?P<field>[\w.]+)\s*(?P<op>==|!=)\s*['"]?(?P<value>[^'")]*)['"]?\s*\)\]"""
 )
 Step = Callable[[list[Any]], list[Any]]

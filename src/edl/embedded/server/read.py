@@ -117,7 +117,7 @@ class _Page(msgspec.Struct):
             raise _options_error(call, cause)
         if token:
             rv, after = decode_continue(token)
-            if rv < store.compacted:
+            if 0 < rv < store.compacted:
                 raise status.continue_expired(encode_continue(-1, after))
             return cls(rv if rv > 0 else store.rv, rv > 0, after, limit)
         number = _version(call)

@@ -34,6 +34,7 @@ class ApiError(Exception):
         details: dict[str, Any] | None = None,
         *,
         headers: dict[str, str] | None = None,
+        metadata: dict[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -41,12 +42,13 @@ class ApiError(Exception):
         self.message = message
         self.details = details
         self.headers = headers or {}
+        self.metadata = metadata or {}
 
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
         }
@@ -141,9 +143,7 @@ def continue_expired(token: str) -> ApiError:
         "objects that were created, modified, or deleted between the time the first chunk was returned and now "
         "may show up in the list."
     )
-    error = ApiError(410, "Expired", message)
-    error.continue_token = token  # type: ignore[attr-defined]  # lands in the metadata of the answer
-    return error
+    return ApiError(410, "Expired", message, metadata={"continue": token})
 
 
 def too_large_version(rv: int, current: int) -> ApiError:

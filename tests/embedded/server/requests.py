@@ -1,0 +1,42 @@
+"""Requests to an API server in the same process: no socket, the answer decoded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from edl.embedded.server import ADMIN, Server
+from edl.embedded.server.api import Request
+from edl.embedded.server.call import Answer, User, parse_query
+from edl.embedded.server.watch import Watch
+
+
+async def ask(
+    server: Server,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    media: str = "application/json",
+    accept: str = "application/json",
+    user: User = ADMIN,
+    agent: str = "test/1",
+) -> tuple[int, Any]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else b""
+    where, _, query = path.partition("?")
+    result = await server.api.handle(Request(method, where, parse_query(query), data, media, accept, user, agent))
+    assert isinstance(result, Answer)
+    try:
+        return result.code, json.loads(result.body)
+    except ValueError:
+        return result.code, result.body
+
+
+async def watch(server: Server, path: str) -> tuple[Watch, list[dict[str, Any]]]:
+    """A watch that has begun, and the list that its events go into."""
+    where, _, query = path.partition("?")
+    found = await server.api.handle(Request("GET", where, parse_query(f"watch=true&{query}"), user=ADMIN))
+    assert isinstance(found, Watch)
+    events: list[dict[str, Any]] = []
+    found.start(lambda chunk: events.extend(json.loads(line) for line in chunk.splitlines()))
+    return found, events
