@@ -27,6 +27,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=int, default=0, help="of the API server (default: the last one, else a free one)"
     )
     parser.add_argument("--no-operator", action="store_true", help="start no operator: only Kubernetes")
+    parser.add_argument(
+        "--recover", action="store_true", help="first make a new store from what can be read of a damaged one"
+    )
 
 
 def capacity_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
 
     settings = settings_of(options)
     try:
+        if options.recover:
+            _recover(settings.home)
         if options.foreground:
             return _foreground(settings)
         running = start(settings)
@@ -66,6 +71,24 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     print(f"up: {_describe(running, settings.home)}")
     return 0
+
+
+def _recover(path: Path) -> None:
+    from edl.embedded.home import Home
+    from edl.embedded.server.recovery import recover
+
+    place = Home(path)
+    claim = place.claim()
+    try:
+        if not place.store.exists():
+            print(f"{place.store} is not there: nothing to recover")
+            return
+        found = recover(place.store)
+    finally:
+        claim.close()
+    print(f"recovered {found.restored} objects; the damaged file is kept as {found.kept}")
+    for line in found.damaged:
+        print(f"  lost: {line}")
 
 
 def settings_of(options: argparse.Namespace) -> "UpSettings":

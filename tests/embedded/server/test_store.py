@@ -3,6 +3,7 @@
 import asyncio
 import random
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from edl.embedded.server.recovery import recover
 from edl.embedded.server.store import Change, CompactedError, Limits, Store
-from edl.embedded.server.storefile import StoreDamagedError, StoreError
+from edl.embedded.server.storefile import StoreDamagedError, StoreError, StoreFile
 
 PODS = "/pods"
 KEYS = [("", "x"), ("a", "x"), ("a", "y"), ("ab", "x"), ("b", "z")]
@@ -237,6 +238,28 @@ async def test_broken_pages_never_pass_for_good(tmp_path: Path, seed: int) -> No
     assert len(found) == result.restored < 200
     assert all(body == bytes([65 + int(name[-3:]) % 26]) * 500 for name, body in found.items())
     await store.close()
+
+
+async def test_a_recovery_that_is_interrupted_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s.db"
+    await filled(path)
+    damaged = path.read_bytes().replace(b"C" * 500, b"C" * 499 + b"!", 1)
+    path.write_bytes(damaged)
+    with monkeypatch.context() as patched:
+        patched.setattr(StoreFile, "write", raise_(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            recover(path)
+    with pytest.raises(StoreDamagedError):
+        Store(path)
+    assert path.read_bytes() == damaged
+    assert recover(path).restored == 199
+
+
+def raise_(error: type[BaseException]) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
 
 
 @pytest.mark.parametrize("content", [b"not a database, " * 999, b"SQLite format 3\0" + b"\0" * 4000])

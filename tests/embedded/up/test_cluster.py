@@ -102,8 +102,9 @@ async def test_tls_token_and_private_files(embedded: EmbeddedCluster, tmp_path: 
         assert answer.status == 401
     async with session(embedded) as http, http.get("/api/v1/nodes") as answer:
         assert [one["metadata"]["name"] for one in (await answer.json())["items"]] == ["node-0", "node-1"]
-    modes = {name: mode_of(tmp_path / name) for name in ("kubeconfig", "token", "owner", "pki/ca.key", ".")}
-    assert modes == {"kubeconfig": 0o600, "token": 0o600, "owner": 0o600, "pki/ca.key": 0o600, ".": 0o700}
+    private = ("kubeconfig", "token", "owner", "pki/ca.key", "store.db", "store.db-wal", "store.db.lock")
+    assert {name: mode_of(tmp_path / name) for name in private} == dict.fromkeys(private, 0o600)
+    assert mode_of(tmp_path) == 0o700
 
 
 async def test_logs_exec_and_terminals(embedded: EmbeddedCluster, cluster: Cluster) -> None:

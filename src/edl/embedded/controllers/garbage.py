@@ -79,8 +79,8 @@ class GarbageCollector:
 
     def _note(self, resource: Resource, old: Owned | None, new: Owned | None) -> Iterable[str]:
         """Keep the graph; name what has to be looked at."""
-        if resource == CRDS and (old is None or new is None or old.metadata.generation != new.metadata.generation):
-            self._kinds_changed.set()
+        if resource == CRDS:
+            self._kinds_changed.set()  # whatever changed: a definition is served only once its status says so
         if new is None:
             if old is None:
                 return []
@@ -136,6 +136,7 @@ class GarbageCollector:
             return True
         resource = self._kinds.find(owner.api_version, owner.kind)
         if resource is None:
+            self._kinds_changed.set()  # a server may list a new kind a while after it serves it
             raise LookupError(
                 f"{known.item.metadata.name}: nobody knows its owner's kind {owner.api_version} {owner.kind}"
             )

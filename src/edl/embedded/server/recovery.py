@@ -27,8 +27,9 @@ class Recovery:
 
 
 def recover(path: Path) -> Recovery:
-    """Replace the store at `path`. The store must not be open."""
-    kept = _set_aside(path)
+    """Replace the store at `path`, which must not be open. Until the new one is whole, the damaged one stays in place:
+    a recovery that is interrupted leaves a store that still refuses to open, never an empty one."""
+    kept = _keep(path)
     rows, damaged = _salvage(kept)
     live: dict[tuple[str, str, str], Row] = {}
     for found in rows:
@@ -38,37 +39,46 @@ def recover(path: Path) -> Recovery:
         else:
             live[key] = found
     newest = max((found.rv for found in rows), default=0) + _GAP
-    file = StoreFile(path)
+    fresh = path.with_name(f"{path.name}.recovered")
+    _remove(fresh)
+    file = StoreFile(fresh)
     try:
         file.write(sorted(live.values()), garbage=(), compacted=newest)
     finally:
         file.close()
+    _remove(path, "-wal", "-shm")
+    fresh.replace(path)
+    _remove(fresh)
     return Recovery(len(live), tuple(damaged), kept)
 
 
-def _set_aside(path: Path) -> Path:
+def _keep(path: Path) -> Path:
     number = 1
     while (kept := path.with_name(f"{path.name}.damaged-{number}")).exists():
         number += 1
-    shutil.move(path, kept)
-    for suffix in ("-wal", "-shm"):
-        beside = Path(f"{path}{suffix}")
-        if beside.exists():
-            shutil.move(beside, f"{kept}{suffix}")
+    _copy(path, kept)
     return kept
+
+
+def _copy(path: Path, to: Path) -> None:
+    for suffix in ("-wal", ""):
+        if Path(f"{path}{suffix}").exists():
+            shutil.copy2(f"{path}{suffix}", f"{to}{suffix}")
+
+
+def _remove(path: Path, *suffixes: str) -> None:
+    for suffix in suffixes or ("", "-wal", "-shm", ".lock"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def _salvage(kept: Path) -> tuple[list[Row], list[str]]:
     """Read row by row from a copy; where a page is broken, leap over it."""
     copy = kept.with_name(f"{kept.name}.reading")
-    for suffix in ("", "-wal"):
-        if Path(f"{kept}{suffix}").exists():
-            shutil.copy(f"{kept}{suffix}", f"{copy}{suffix}")
+    _copy(kept, copy)
     try:
         return _read_rows(copy)
     finally:
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{copy}{suffix}").unlink(missing_ok=True)
+        _remove(copy)
 
 
 def _read_rows(copy: Path) -> tuple[list[Row], list[str]]:

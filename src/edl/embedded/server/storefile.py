@@ -8,6 +8,7 @@ never torn. Every row carries a checksum, so that a damaged byte is found, not s
 from __future__ import annotations
 
 import fcntl
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
@@ -74,10 +75,11 @@ class StoreFile:
             raise StoreError(
                 f"{self.path}: written by another version of edl (format {version}); move the file away to start afresh"
             )
-        self._db.execute("REPLACE INTO setting VALUES ('format', ?)", (_FORMAT,))
         for (problem,) in self._db.execute("PRAGMA quick_check(1)"):
             if problem != "ok":
                 raise StoreDamagedError(f"{self.path}: the file is damaged ({problem}); {_WAY_BACK}")
+        # Only where it is missing: a file that turns out to be damaged is left as it was found.
+        self._db.execute("INSERT OR IGNORE INTO setting VALUES ('format', ?)", (_FORMAT,))
         return int(settings.get("compacted", 0))
 
     def rows(self) -> Iterator[Row]:
@@ -129,6 +131,8 @@ class StoreFile:
 def _lock(path: Path) -> BinaryIO:
     """Keep the store to one process: two would each believe their own memory. The kernel forgets it with the
     process."""
+    for name in (f"{path}.lock", path):
+        os.close(os.open(name, os.O_RDONLY | os.O_CREAT, 0o600))  # the store holds secrets: ours alone to read
     file = Path(f"{path}.lock").open("ab")  # noqa: SIM115 - open as long as the store is
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
