@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest_plugins = ["tests.kube.clusters"]  # one of each cluster per session, whichever tests ask for it
+
 _skipped: list[str] = []
 
 

@@ -96,7 +96,7 @@ def test_what_a_killed_owner_left_is_cleared_and_nothing_else(own_cluster: Clust
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_session_cleans_up(number: signal.Signals, tmp_path: Path, own_cluster: Cluster) -> None:
     (tmp_path / "test_waits.py").write_text(SESSION)
-    session = _started(["-m", "pytest", "-s", "-p", "tests.kube.conftest", "-c", "/dev/null", str(tmp_path)])
+    session = _started(["-m", "pytest", "-s", "-p", "tests.kube.clusters", "-c", "/dev/null", str(tmp_path)])
     name = f"test-api-{session.pid}"
     assert _traces(name) != []
     session.send_signal(number)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.conftest import api as api  # a fixture is found by its name in this module
 from tests.stories.backend import embedded, kubernetes
 from tests.stories.story import Story
 
