@@ -141,7 +141,8 @@ def test_samples_satisfy_the_schema(sample: Data) -> None:
         (PYTORCH_JOB, "spec.replicaSpecs.Worker.restartPolicy", "Sometimes"),
         (PYTORCH_JOB, "spec.maxReplicas", 10**7),
         (EASYDL_JOB, "spec.distributionStrategy", "gossip"),
-        (JOB_RESOURCE, "spec.worker.replicas", 0),
+        (JOB_RESOURCE, "spec.worker.replicas", -1),
+        (JOB_RESOURCE, "spec.selector.name", "elastic-deepctr-job  // Job Name"),
         (JOB_RESOURCE, "spec.worker.resource.gpu", "one"),
     ],
 )

@@ -80,7 +80,12 @@ AN_OBJECT = "wants an object (`name: value` lines)"
         (PYTORCH_JOB, "spec.replicaSpecs.Worker.restartPolicy", "onfailure", f'found text "onfailure", {POLICIES}'),
         (PYTORCH_JOB, "spec.replicaSpecs.worker", {}, "unknown field; did you mean Worker?"),
         (EASYDL_JOB, "spec.worker.restartCount", -1, "-1 is less than 0, the least allowed"),
-        (JOB_RESOURCE, "spec.evaluator.replicas", ABSENT, "is required: Number of pods."),
+        (
+            JOB_RESOURCE,
+            "spec.evaluator.replicas",
+            ABSENT,
+            "is required: Number of pods. Workers: the most to be granted.",
+        ),
         (JOB_RESOURCE, "spec.worker.resource.gpu", "1", 'found text "1", wants a whole number: write 1 without quotes'),
     ],
 )

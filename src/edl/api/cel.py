@@ -5,15 +5,14 @@ Kubernetes bounds what a rule may cost; these compare numbers or short words and
 
 from typing import Any
 
-from edl.api.names import JOB_NAME_MAX
+from edl.api.names import JOB_NAME_GRAMMAR, JOB_NAME_MAX
 from edl.api.shape import Shape
 from edl.api.spec import AnyOf, NotMore, RequiredUnless, Rule, Unchanging
 
 Validation = dict[str, Any]
 
-_JOB_NAME_GRAMMAR = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 JOB_NAME: Validation = {
-    "rule": f"self.metadata.name.size() <= {JOB_NAME_MAX} && self.metadata.name.matches('{_JOB_NAME_GRAMMAR}')",
+    "rule": f"self.metadata.name.size() <= {JOB_NAME_MAX} && self.metadata.name.matches('{JOB_NAME_GRAMMAR}')",
     "message": f"metadata.name must be at most {JOB_NAME_MAX} lower case letters, digits and '-', begin with a letter "
     "and end with a letter or digit: pods and Services are named after it",
 }

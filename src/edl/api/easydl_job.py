@@ -5,8 +5,9 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from edl.api.job_resource import ResourceUpdate, RoleResource
 from edl.api.meta import ObjectMeta
-from edl.api.spec import Count, RequiredUnless, Rule, Seconds, Spec, Template, Unchanging
+from edl.api.spec import Count, RequiredUnless, Rule, Seconds, Spec, Status, Template, Unchanging
 from edl.api.status import ElasticStatus
 
 GROUP = "elastic.iml.github.io"
@@ -67,6 +68,23 @@ class ElasticJobSpec(Spec, frozen=True, kw_only=True, rename="camel"):
     suspend: Annotated[bool | None, Meta(description="true: the job gives up its pods and keeps its place.")] = None
 
 
+class FollowedPlan(Status, frozen=True, kw_only=True):
+    """The plan that the job follows, kept so that roles which no JobResource names any more stay as they are."""
+
+    source: Annotated[str, Meta(description="The JobResource that it was last taken from.")] = ""
+    generation: Annotated[int, Meta(description="Its generation.")] = 0
+    roles: Annotated[dict[str, RoleResource] | None, Meta(description="Most pods and resources, by role.")] = None
+    updates: Annotated[
+        tuple[ResourceUpdate, ...], Meta(description="Slots with resources of their own.", extra={"key": "name"})
+    ] = ()
+
+
+class EasydlStatus(ElasticStatus, frozen=True, kw_only=True, rename="camel"):
+    """Status of an EasyDL ElasticJob."""
+
+    plan: Annotated[FollowedPlan | None, Meta(description="The plan that the job follows.")] = None
+
+
 class ElasticJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, kw_only=True):
     """An elastic EasyDL job: a trainer that plans, parameter servers and workers."""
 
@@ -74,4 +92,4 @@ class ElasticJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
     kind: str = KIND
     metadata: ObjectMeta = ObjectMeta()
     spec: ElasticJobSpec
-    status: ElasticStatus = ElasticStatus()
+    status: EasydlStatus = EasydlStatus()

@@ -1,13 +1,14 @@
 """JobResource (elastic.easydl.org): how many pods an EasyDL ElasticJob may have, and how large."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
 from edl.api import quantity
 from edl.api.meta import ObjectMeta
-from edl.api.spec import Instances, InstancesOrNone, QuantityValue, Rule, Spec, Status, Text, Unchanging
+from edl.api.names import JOB_NAME_GRAMMAR
+from edl.api.spec import InstancesOrNone, QuantityValue, Rule, Spec, Status, Text, Unchanging
 from edl.api.status import JobCondition
 
 GROUP = "elastic.easydl.org"
@@ -31,20 +32,16 @@ class Selector(Spec, frozen=True, kw_only=True):
 
     RULES: ClassVar[tuple[Rule, ...]] = (Unchanging("name", "make another JobResource for another job"),)
 
-    name: Annotated[Text, Meta(description="Name of the ElasticJob, in the same namespace.")]
-
-
-class WorkerResource(Spec, frozen=True, kw_only=True):
-    """The workers."""
-
-    replicas: Annotated[Instances, Meta(description="The most workers that the scheduler may grant, 1 or more.")]
-    resource: Annotated[PodResource | None, Meta(description=_RESOURCE)] = None
+    name: Annotated[
+        Text,
+        Meta(description="Name of the ElasticJob, in the same namespace.", extra={"grammar": JOB_NAME_GRAMMAR}),
+    ]
 
 
 class RoleResource(Spec, frozen=True, kw_only=True):
-    """A role of fixed size."""
+    """How many pods of a role, and how large."""
 
-    replicas: Annotated[InstancesOrNone, Meta(description="Number of pods.")]
+    replicas: Annotated[InstancesOrNone, Meta(description="Number of pods. Workers: the most to be granted.")]
     resource: Annotated[PodResource | None, Meta(description=_RESOURCE)] = None
 
 
@@ -60,7 +57,7 @@ class JobResourceSpec(Spec, frozen=True, kw_only=True):
 
     selector: Annotated[Selector, Meta(description="The job that this is about.")]
     parameter_server: Annotated[RoleResource | None, Meta(description="The parameter servers.")] = None
-    worker: Annotated[WorkerResource | None, Meta(description="The workers, granted from 1 to replicas.")] = None
+    worker: Annotated[RoleResource | None, Meta(description="The workers, granted from 1 to replicas.")] = None
     evaluator: Annotated[RoleResource | None, Meta(description="The evaluators.")] = None
     resource_updation: Annotated[
         tuple[ResourceUpdate, ...] | None,
@@ -68,19 +65,30 @@ class JobResourceSpec(Spec, frozen=True, kw_only=True):
     ] = None
 
 
+UpdateState = Literal["pending", "replacing", "resized", "done", "refused"]
+
+
 class SlotUpdate(Status, frozen=True, kw_only=True):
     """How far one entry of resource_updation has come."""
 
     name: Annotated[str, Meta(description="The slot that is updated.")]
-    pod: Annotated[str, Meta(description="The pod that takes its place.")] = ""
-    phase: Annotated[str, Meta(description="Pending, Replaced, Resized or Failed.")] = ""
-    message: Annotated[str, Meta(description="Why, in words.")] = ""
+    state: Annotated[
+        str,
+        Meta(
+            description="pending: not begun, or asked of the node; replacing: a new pod starts beside the old one; "
+            "done: the new pod has its place; resized: the running pod was resized in place; refused: it cannot be."
+        ),
+    ] = ""
+    asked: Annotated[str, Meta(description="The resources that this is about.")] = ""
+    pod: Annotated[str, Meta(description="The pod that has or takes the slot.")] = ""
+    reason: Annotated[str, Meta(description="Why it is in this state, in words.")] = ""
 
 
 class JobResourceStatus(Status, frozen=True, kw_only=True):
     """What was made of the plan."""
 
     granted: Annotated[dict[str, int] | None, Meta(description="Pods granted, by role.")] = None
+    code: Annotated[str, Meta(description="Stable code of the reason.")] = ""
     reason: Annotated[str, Meta(description="Why no more was granted, or the plan is refused.")] = ""
     updates: Annotated[
         tuple[SlotUpdate, ...], Meta(description="How far resource_updation has come.", extra={"key": "name"})

@@ -7,6 +7,8 @@ SUBDOMAIN_MAX = 253
 # Every pod of a job has a Service of the same name, a DNS label: `<job>-worker-99999-99` must fit into 63 characters.
 JOB_NAME_MAX = 47
 
+JOB_NAME_GRAMMAR = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _LABEL_TEXT = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)

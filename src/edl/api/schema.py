@@ -50,7 +50,7 @@ def _typed(shape: Shape) -> Schema:
         "minimum": shape.minimum,
         "maximum": shape.maximum,
         "minLength": shape.min_length,
-        "pattern": shape.pattern,
+        "pattern": shape.pattern or shape.grammar,
         "format": _integer_format(shape),
     }
     return {"type": _TYPES[shape.form], **{name: bound for name, bound in bounds.items() if bound is not None}}

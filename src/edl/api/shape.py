@@ -40,6 +40,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     maximum: int | None = None
     min_length: int | None = None
     pattern: str | None = None
+    grammar: str | None = None
+    """A pattern for API servers alone: `edl.api.validation` says better what is wrong."""
     choices: tuple[object, ...] = ()
     """Text or whole numbers."""
     key: str = ""
@@ -79,7 +81,7 @@ def _shape(info: inspect.Type, description: str, extra: dict[str, Any]) -> Shape
     if isinstance(info, inspect.VarTupleType | inspect.ListType):
         item = _shape(info.item_type, "", {})
         return Shape(form="list", description=description, element=item, key=extra.get("key", ""))
-    return _scalar(info, description)
+    return msgspec.structs.replace(_scalar(info, description), grammar=extra.get("grammar"))
 
 
 def _union(info: inspect.UnionType, description: str, extra: dict[str, Any]) -> Shape:
