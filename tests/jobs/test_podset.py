@@ -300,3 +300,84 @@ def test_whatever_happens_the_set_settles_at_its_size(story: list[tuple[int, str
     assert len(live) == max(3 - closed, min(len(live), 1))
     assert (result.create, result.delete) == ((), ())
     assert world.step(3, crash=False).record == result.record
+
+
+def moving(*uids: str) -> dict[str, object]:
+    return {"stale": frozenset(f"u-{uid}" for uid in uids)}
+
+
+@pytest.mark.parametrize(
+    ("stale", "pods", "create", "delete"),
+    [
+        pytest.param((), [pod(0), pod(1)], [], [], id="nobody is stale"),
+        pytest.param(("j-w-0",), [pod(0), pod(1)], ["j-w-0-1"], [], id="make before break"),
+        pytest.param(("j-w-0", "j-w-1"), [pod(0), pod(1)], ["j-w-0-1"], [], id="one at a time"),
+        pytest.param(("j-w-0",), [pod(0), pod(0, "pending", 1), pod(1)], [], [], id="the new one starts"),
+        pytest.param(("j-w-0",), [pod(0), pod(0, attempt=1, ready=False), pod(1)], [], [], id="and is not ready yet"),
+        pytest.param(
+            ("j-w-0",), [pod(0), pod(0, attempt=1), pod(1)], [], ["j-w-0"], id="it is ready: the old one goes"
+        ),
+        pytest.param(
+            ("j-w-0", "j-w-1"),
+            [pod(0, leaving=True), pod(0, attempt=1), pod(1)],
+            ["j-w-1-1"],
+            [],
+            id="then the next slot moves",
+        ),
+        pytest.param(
+            ("j-w-0", "j-w-0-1"),
+            [pod(0), pod(0, "pending", 1), pod(1)],
+            ["j-w-0-2"],
+            ["j-w-0-1"],
+            id="another wish while one is under way",
+        ),
+        pytest.param(
+            ("j-w-0-1",), [pod(0), pod(0, attempt=1), pod(1)], [], ["j-w-0-1"], id="a wish that is taken back"
+        ),
+        pytest.param(
+            (), [pod(0), pod(0, "lost", 1, leaving=True), pod(1)], [], [], id="what was taken back ends nobody"
+        ),
+        pytest.param(
+            ("j-w-0",), [pod(0, "pending"), pod(1)], ["j-w-0-1"], ["j-w-0"], id="what does not run goes first"
+        ),
+        pytest.param(
+            ("j-w-0",),
+            [pod(0), pod(0, "failed", 1), pod(1)],
+            ["j-w-0-2"],
+            ["j-w-0-1"],
+            id="the new one fails: the old one goes on",
+        ),
+        pytest.param(
+            ("j-w-0",),
+            [pod(0, "lost"), pod(0, "pending", 1), pod(1)],
+            [],
+            [],
+            id="the old one is lost: the new one has it",
+        ),
+        pytest.param(
+            ("j-w-0",),
+            [pod(0), pod(0, "succeeded", 1), pod(1)],
+            [],
+            ["j-w-0"],
+            id="the new one has finished the work",
+        ),
+    ],
+)
+def test_moves(stale: tuple[str, ...], pods: list[SlotPod], create: list[str], delete: list[str]) -> None:
+    found = plan(2, *pods, **moving(*stale))
+    assert (created(found), deleted(found)) == (create, delete)
+    assert found.failures == ()
+
+
+def test_a_slot_that_goes_takes_its_follower_with_it() -> None:
+    found = plan(1, pod(0), pod(1), pod(1, "pending", 1), in_order=True, **moving("j-w-1"))
+    assert sorted(deleted(found)) == ["j-w-1", "j-w-1-1"]
+    assert created(found) == []
+
+
+def test_slots_in_order_are_given_up_from_the_highest_whoever_is_young() -> None:
+    assert deleted(plan(2, pod(0, created=500.0), pod(1), pod(2), in_order=True)) == ["j-w-2"]
+
+
+def test_a_slot_alone_has_no_number() -> None:
+    assert created(plan(1, alone=True)) == ["j-w"]

@@ -13,6 +13,8 @@ import msgspec
 from edl.api.meta import EMPTY
 from edl.jobs.record import Ledger, Record
 from edl.jobs.slots import SlotPod, pod_name, slot_name
+from edl.jobs.succession import failed_moves as find_failed_moves
+from edl.jobs.succession import holders
 
 RESET_AFTER = 600.0  # a pod that ran this long starts the count of its slot's failures anew
 REFUSED_PAUSE = 5.0  # a pod that a node refused before it ran is not followed by the next one sooner than this
@@ -26,7 +28,11 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """`nodes`: where the plan sees new pods. `leavers`: how many it wants gone per node. `taken`: names of others."""
+    """`nodes`: where the plan sees new pods. `leavers`: how many it wants gone per node. `taken`: names of others.
+
+    `stale`: uids of pods that are to be followed by others in their slots, one at a time, make before break: the new
+    pod starts beside the old one, and that goes when the new one is ready. None: a slot has one pod at a time.
+    """
 
     job: str
     role: str
@@ -35,6 +41,11 @@ class Wanted(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...] = ()
     leavers: Mapping[str, int] = EMPTY
     taken: frozenset[str] = frozenset()
+    stale: frozenset[str] | None = None
+    alone: bool = False
+    """Its one slot has no number in its name."""
+    in_order: bool = False
+    """Slots are given up from the highest: those that stay are 0 to size - 1."""
 
 
 class NewPod(msgspec.Struct, frozen=True):
@@ -74,6 +85,10 @@ class PodSetPlan(msgspec.Struct, frozen=True):
     leaving: int = 0
     complete: bool = False
     """Every slot is done: nothing runs, nothing is to be made."""
+    holders: Mapping[int, SlotPod] = EMPTY  # type: ignore[assignment]  # one shared empty mapping fits every key type
+    """Who has which slot."""
+    coming: Mapping[int, SlotPod | NewPod] = EMPTY  # type: ignore[assignment]  # as above
+    """Pods that start beside the holder of their slot, to follow it."""
     wake: float | None = None
     """When to look again, if time alone will change the plan."""
 
@@ -82,16 +97,20 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
     ledger = Ledger(record)
     for pod in pods:
         ledger.seen(pod.index, pod.attempt)
-    failures = _account(pods, ledger, wanted.rules)
-    live, doomed = _holders(pods, ledger)
+    failed_moves = find_failed_moves(pods, ledger) if wanted.stale is not None else []
+    failures = _account([pod for pod in pods if pod not in failed_moves], ledger, wanted.rules)
+    live, coming, doomed = holders(pods, ledger, wanted.stale)
     given_up = _given_up(ledger, live, wanted.rules)
     size = _open_slots(wanted.size, ledger, live, given_up)
-    leavers = _leavers(live.values(), len(live) - size, wanted.leavers)
+    leavers = _leavers(live.values(), len(live) - size, wanted)
     for pod in leavers:
         ledger.ended(pod.index, pod.attempt, pod.ran)
         del live[pod.index]
+        if pod.index in coming:
+            doomed.append(coming.pop(pod.index))
     closed = {*live, *ledger.done, *given_up}
     create, wake = _new_pods(wanted, size - len(live), closed, pods, ledger, now)
+    moves, later = _moves(wanted, live, coming, pods, ledger, now)
     running = [pod for pod in live.values() if pod.state == "running"]
     counts = Counts(
         desired=wanted.size,
@@ -103,14 +122,21 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
     return PodSetPlan(
         record=ledger.record(),
         counts=counts,
-        create=tuple(create),
-        delete=(*doomed, *leavers, *_stale(pods)),
+        create=(*create, *moves.values()),
+        delete=(
+            *doomed,
+            *leavers,
+            *_stale([pod for pod in pods if pod not in failed_moves]),
+            *(pod for pod in failed_moves if not pod.leaving),
+        ),
         failures=tuple(failures),
         given_up=tuple(_last_failed(pods, index) or index for index in sorted(given_up)),
         ready=sum(pod.ready for pod in running),
         leaving=sum(pod.leaving and not pod.overdue for pod in pods) + len(doomed) + len(leavers),
         complete=bool(ledger.done) and not live and not given_up and size <= 0 < wanted.size,
-        wake=wake,
+        holders=live,
+        coming={**coming, **moves},
+        wake=min((when for when in (wake, later) if when is not None), default=None),
     )
 
 
@@ -142,20 +168,23 @@ def _permanent(pod: SlotPod, rules: Rules) -> bool:
     return first <= pod.exit_code <= last
 
 
-def _holders(pods: Sequence[SlotPod], ledger: Ledger) -> tuple[dict[int, SlotPod], list[SlotPod]]:
-    """Who holds which slot (the latest pod), and live pods without a future: superseded, or chosen to leave before."""
-    live: dict[int, SlotPod] = {}
-    doomed: list[SlotPod] = []
-    for pod in pods:  # in the order of attempts
-        if not pod.live:
-            continue
-        if pod.attempt <= ledger.slot(pod.index).ended or pod.index in ledger.done:
-            doomed.append(pod)
-            continue
-        if pod.index in live:
-            doomed.append(live[pod.index])
-        live[pod.index] = pod
-    return live, doomed
+def _moves(
+    wanted: Wanted,
+    live: Mapping[int, SlotPod],
+    coming: Mapping[int, SlotPod],
+    pods: Sequence[SlotPod],
+    ledger: Ledger,
+    now: float,
+) -> tuple[dict[int, NewPod], float | None]:
+    """The next slot to move, if none is moving."""
+    waiting = sorted(index for index, pod in live.items() if pod.uid in (wanted.stale or ()))
+    if coming or not waiting:
+        return {}, None
+    index = waiting[0]
+    until = max((_refused_until(pod) for pod in pods if pod.index == index), default=0.0)
+    if until > now:
+        return {}, until
+    return {index: _next_pod(wanted, index, ledger, "")}, None
 
 
 def _given_up(ledger: Ledger, live: Mapping[int, SlotPod], rules: Rules) -> set[int]:
@@ -172,19 +201,21 @@ def _open_slots(size: int, ledger: Ledger, live: Mapping[int, SlotPod], given_up
     return max(left, 1 if size > 0 and live and ledger.done else 0)
 
 
-def _leavers(live: Iterable[SlotPod], excess: int, named: Mapping[str, int]) -> list[SlotPod]:
+def _leavers(live: Iterable[SlotPod], excess: int, wanted: Wanted) -> list[SlotPod]:
     """Those that cost least: not placed, placed but not running, running; among these first where the plan needs room,
     then the youngest and the highest."""
     if excess <= 0:
         return []
-    room = dict(named)
+    if wanted.in_order:
+        return sorted(live, key=lambda pod: pod.index, reverse=True)[:excess]
+    room = dict(wanted.leavers)
     ordered = sorted(live, key=lambda pod: (pod.created, pod.index), reverse=True)
-    wanted: set[str] = set()
+    named: set[str] = set()
     for pod in sorted(ordered, key=_cost):
         if room.get(pod.node, 0) > 0:
             room[pod.node] -= 1
-            wanted.add(pod.uid)
-    ordered.sort(key=lambda pod: (bool(pod.node), pod.uid not in wanted, _cost(pod)))
+            named.add(pod.uid)
+    ordered.sort(key=lambda pod: (bool(pod.node), pod.uid not in named, _cost(pod)))
     return ordered[:excess]
 
 
@@ -220,7 +251,7 @@ def _refused_until(pod: SlotPod | None) -> float:
 
 
 def _next_pod(wanted: Wanted, index: int, ledger: Ledger, node: str) -> NewPod:
-    slot = slot_name(wanted.job, wanted.role, index)
+    slot = slot_name(wanted.job, wanted.role, index, alone=wanted.alone)
     attempt = ledger.slot(index).attempt + 1
     while pod_name(slot, attempt) in wanted.taken:
         attempt += 1

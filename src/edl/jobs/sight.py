@@ -10,9 +10,15 @@ from edl.jobs.slots import ROLE, SlotPod, observe_pod, read
 
 
 class Sight:
-    """`slotted` is the role whose pods fill slots; `owner` is the uid of their controller ("" if there is none yet)."""
+    """`slotted` is the role whose pods fill slots; `owner` is the uid of their controller ("" if there is none yet).
 
-    def __init__(self, pods: Sequence[Pod], job: str, slotted: str, owner: str, now: float) -> None:
+    `alone`: that role has one slot, which has no number.
+    """
+
+    def __init__(
+        self, pods: Sequence[Pod], job: str, slotted: str, owner: str, now: float, *, alone: bool = False
+    ) -> None:
+        self._alone = alone
         self.slots: list[SlotPod] = []
         """In the order of slots and attempts."""
         self.orphans: list[Pod] = []
@@ -36,7 +42,7 @@ class Sight:
         controller = pod.metadata.controller
         if controller is not None and controller.uid != owner:
             return None
-        seen = observe_pod(pod, job, role, now)
+        seen = observe_pod(pod, job, role, now, alone=self._alone)
         if seen is not None:
             self.slots.append(seen)
             if controller is None and not seen.leaving:

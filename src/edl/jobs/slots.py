@@ -83,8 +83,9 @@ class SlotPod(msgspec.Struct, frozen=True, gc=False):
         return self.reason
 
 
-def slot_name(job: str, role: str, index: int) -> str:
-    return f"{job}-{role}-{index}"
+def slot_name(job: str, role: str, index: int, *, alone: bool = False) -> str:
+    """A role that is `alone` has one slot, which needs no number."""
+    return f"{job}-{role}" if alone else f"{job}-{role}-{index}"
 
 
 def pod_name(slot: str, attempt: int) -> str:
@@ -92,11 +93,11 @@ def pod_name(slot: str, attempt: int) -> str:
     return slot if attempt == 0 else f"{slot}-{attempt}"
 
 
-def observe_pod(pod: Pod, job: str, role: str, now: float) -> SlotPod | None:
+def observe_pod(pod: Pod, job: str, role: str, now: float, *, alone: bool = False) -> SlotPod | None:
     index = _number(pod.metadata.labels.get(INDEX, ""))
     if index is None:
         return None
-    attempt = _attempt(pod.metadata.name, slot_name(job, role, index))
+    attempt = _attempt(pod.metadata.name, slot_name(job, role, index, alone=alone))
     if attempt is None:
         return None
     return read(pod, now, index=index, attempt=attempt)
