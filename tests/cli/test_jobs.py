@@ -45,7 +45,12 @@ def pytorch_job(name: str) -> Data:
 
 
 def pod(name: str, job: str, role: str, index: int, **status: Any) -> Data:
-    labels = {"edl.dev/job": job, "edl.dev/role": role, "edl.dev/index": str(index)}
+    labels = {
+        "edl.dev/job": job,
+        "edl.dev/kind": "trainingjobs.paddlepaddle.org",
+        "edl.dev/role": role,
+        "edl.dev/index": str(index),
+    }
     spec = {"nodeName": "n1", "containers": [{"name": role, "image": "any", "resources": {"requests": {"cpu": "1"}}}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec, **status}
 

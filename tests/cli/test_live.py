@@ -173,7 +173,7 @@ class FarCluster:
         return Page([{"metadata": {"name": "a-0"}, "spec": {"containers": [{"env": [variable]}]}}], "1")
 
     async def get(self, resource: Any, name: str, **_: Any) -> Any:
-        assert name == "a-edl-token"
+        assert name == "a-tj-token"
         return {"data": {"token": base64.b64encode(b"secret").decode(), "ca.crt": ""}}
 
     async def raw(self, method: str, path: str, *, headers: dict[str, str], timeout: float) -> Response:
@@ -185,7 +185,7 @@ class FarCluster:
 
 async def test_far_away_the_api_server_carries_the_question_with_the_jobs_token() -> None:
     cluster = FarCluster(b'{"phase": "running", "progress": {"loss": 0.5, "age": 1.0}}')
-    reader = ProgressReader(cluster, "ns", "a")  # type: ignore[arg-type]  # all it needs
+    reader = ProgressReader(cluster, TRAINING_JOB, "ns", "a")  # type: ignore[arg-type]  # all it needs
     assert await reader.read() == Progress(loss=0.5, age=1.0)
     place = "/api/v1/namespaces/edl-system/services/https:edl-job-service:8443/proxy/v1/jobs/ns/a/job"
     assert cluster.asked == [(place, {"EDL-Token": "secret"})]
@@ -193,5 +193,5 @@ async def test_far_away_the_api_server_carries_the_question_with_the_jobs_token(
 
 @pytest.mark.parametrize("answer", [b"<html>", b'{"phase": "running"}', ConnectionLostError("no way through")])
 async def test_what_cannot_be_read_is_left_out(answer: bytes | Exception) -> None:
-    reader = ProgressReader(FarCluster(answer), "ns", "a")  # type: ignore[arg-type]  # all it needs
+    reader = ProgressReader(FarCluster(answer), TRAINING_JOB, "ns", "a")  # type: ignore[arg-type]  # all it needs
     assert await reader.read() is None

@@ -20,19 +20,23 @@ class World:
     """A service on a store, jobs that the test edits, and a clock that it turns."""
 
     def __init__(self) -> None:
-        self.jobs: dict[tuple[str, str], JobRecord] = {}
+        self.jobs: dict[tuple[str, str, str], JobRecord] = {}
         self.now = 100.0
         self.store = MemoryStore()
         self.service = self.new_service()
         self.set_job()
 
     def new_service(self) -> JobService:
-        return JobService(self.store, lambda ns, name: self.jobs.get((ns, name)), clock=lambda: self.now, interval=0.0)
+        return JobService(self.store, self.named, clock=lambda: self.now, interval=0.0)
+
+    def named(self, namespace: str, name: str) -> list[JobRecord]:
+        return [record for key, record in self.jobs.items() if key[:2] == (namespace, name)]
 
     def set_job(self, name: str = "j", **fields: Any) -> None:
         fields = {"uid": "u1", "token": "secret", "roles": {"pserver": RoleRecord(2, ("p0", "p1"))}, **fields}
-        self.jobs["ns", name] = JobRecord(**fields)
-        self.service.changed("ns", name)
+        record = JobRecord(**fields)
+        self.jobs["ns", name, record.tag] = record
+        self.service.changed(("ns", name, record.tag))
 
 
 @pytest.fixture
@@ -233,17 +237,17 @@ async def test_a_job_made_again_under_its_name_starts_empty(world: World, client
     world.set_job(uid="u2", token="new")
     assert (await call(client, "GET", "/kv/k")).status == 401
     assert (await call(client, "GET", "/kv/k", token="new")).status == 404
-    del world.jobs["ns", "j"]
-    world.service.changed("ns", "j")
+    del world.jobs["ns", "j", "edl"]
+    world.service.changed(("ns", "j", "edl"))
     assert (await call(client, "GET", "/kv/k", token="new")).status == 404
 
 
 async def test_progress_is_kept_in_memory_with_its_age(world: World, client: Client) -> None:
-    assert world.service.progress("ns", "j") is None
+    assert world.service.progress(("ns", "j", "edl")) is None
     await call(client, "POST", "/progress", json={"throughput": 10.5, "pass": 1, "passes": 3})
     await call(client, "POST", "/progress", json={"loss": 0.25, "pass": 2})
     world.now += 7
-    reported = world.service.progress("ns", "j")
+    reported = world.service.progress(("ns", "j", "edl"))
     assert reported is not None
     progress, age = reported
     assert (progress.throughput, progress.loss, progress.pass_index, progress.passes, age) == (10.5, 0.25, 2, 3, 7.0)

@@ -29,7 +29,7 @@ def grow_and_shrink(world: World, live: Callable[[], None]) -> None:
     live()
     world.grant = Grant(4, "Grown", "room")
     live()
-    world.grant = Grant(3, "MadeRoom", "less room", leavers={"n1": 1})
+    world.grant = Grant(3, "MadeRoom", "less room", leavers={"trainer": {"n1": 1}})
     live()
 
 

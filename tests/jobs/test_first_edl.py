@@ -68,7 +68,7 @@ def test_a_scale_up_that_found_no_place_stayed_for_ever() -> None:
     world.grant = Grant(4, "Grown", "room for 2 more")
     world.settle()
     assert world.status["phase"] == "scaling"
-    world.grant = Grant(2, "Withdrawn", "-2: the cluster refused them for 15 s", leavers={"": 2})
+    world.grant = Grant(2, "Withdrawn", "-2: the cluster refused them for 15 s", leavers={"trainer": {"": 2}})
     world.live()
     assert (world.status["phase"], world.pods()) == ("running", ["j-trainer-0", "j-trainer-1"])
 

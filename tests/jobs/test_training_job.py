@@ -97,7 +97,7 @@ def test_scaling_up_and_down() -> None:
     world.live()
     assert world.status["phase"] == "running"
 
-    world.grant = Grant(2, "MadeRoom", "-2: makes room", leavers={"n1": 2})
+    world.grant = Grant(2, "MadeRoom", "-2: makes room", leavers={"trainer": {"n1": 2}})
     world.settle()
     assert (world.status["phase"], world.pods()) == ("scaling", ["j-trainer-0", "j-trainer-1"])
     world.live()
@@ -112,7 +112,7 @@ def test_scaling_up_and_down() -> None:
 
 def test_a_grown_pod_prefers_the_node_of_the_plan() -> None:
     world = running()
-    world.grant = Grant(3, nodes=("n7",))
+    world.grant = Grant(3, nodes={"trainer": ("n7",)})
     world.settle()
     pod = convert(world.objects["Pod", "j-trainer-2"], Pod)
     assert pod.spec.affinity is not None
@@ -420,10 +420,10 @@ def test_the_token_is_made_before_the_pods_that_need_it() -> None:
     world.secrets = True
     world.grant = Grant(2)
     world.live()
-    assert world.writes[1] == "Create Secret/j-edl-token"
+    assert world.writes[1] == "Create Secret/j-tj-token"
     env = {one["name"]: one for one in world.objects["Pod", "j-trainer-1"]["spec"]["containers"][0]["env"]}
     assert env["EDL_SERVICE_URL"]["value"] == "https://edl:8443"
-    assert env["EDL_JOB_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "j-edl-token", "key": "token"}
+    assert env["EDL_JOB_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "j-tj-token", "key": "token"}
 
 
 def test_a_token_that_a_hand_removed_is_made_again_when_a_pod_misses_it() -> None:
@@ -431,13 +431,13 @@ def test_a_token_that_a_hand_removed_is_made_again_when_a_pod_misses_it() -> Non
     world.secrets = True
     world.grant = Grant(2)
     world.live()
-    del world.objects["Secret", "j-edl-token"]
+    del world.objects["Secret", "j-tj-token"]
     world.end("j-trainer-0", 1)
     world.settle()
     missing = {"waiting": {"reason": "CreateContainerConfigError", "message": "secret not found"}}
     world.set_status("j-trainer-0-1", "Pending", missing)
     world.settle()
-    assert ("Secret", "j-edl-token") in world.objects
+    assert ("Secret", "j-tj-token") in world.objects
 
 
 def test_environment_of_a_trainer() -> None:

@@ -13,12 +13,13 @@ import msgspec
 from edl.api import timestamp
 from edl.api.admission import check
 from edl.api.core import Job, Pod, ReplicaSet, Service, StatefulSet, convert
-from edl.api.training_job import TrainingJob
+from edl.api.kinds import BY_API_VERSION
 from edl.jobs.grant import Grant
 from edl.jobs.intents import Change, Create, Delete, Intent
+from edl.jobs.look import Look
 from edl.jobs.outcome import Observed, Outcome, Refusal
 from edl.jobs.pods import PodSettings
-from edl.jobs.training_job import TrainingLook
+from edl.operator.kinds import BY_NAME
 
 TYPES: dict[str, Any] = {kind.KIND: kind for kind in (Pod, ReplicaSet, StatefulSet, Job, Service)}
 START = 1_000_000_000.0
@@ -49,6 +50,8 @@ class World:
     def __init__(self, job: Data | None = None, *, crash_after: int | None = None) -> None:
         self.job: Data | None = copy.deepcopy(job or manifest())
         self.objects: dict[tuple[str, str], Data] = {}
+        kind = BY_API_VERSION[self.job["apiVersion"], self.job["kind"]]
+        self.kind = BY_NAME[kind.crd_name]
         self.now = START
         self.grant: Grant | None = None
         self.version = 0
@@ -66,7 +69,7 @@ class World:
     def look(self) -> Outcome:
         assert self.job is not None
         checked = check(self.job)
-        assert isinstance(checked.object, TrainingJob), checked.problems
+        assert isinstance(checked.object, self.kind.kind.type), checked.problems
         warnings = tuple(problem for problem in checked.problems if problem.severity == "warning")
         pods = [self._typed(key) for key in sorted(self.objects) if key[0] == "Pod" and self._has_uid(key)]
         objects = {key: self._typed(key) for key in self.objects if key[0] in TYPES and key[0] != "Pod"}
@@ -74,10 +77,17 @@ class World:
         taken = frozenset(name for kind, name in self.objects if kind == "Pod" and not self._has_uid((kind, name)))
         observed = Observed(pods, objects, frozenset(self.made), taken, self.refusals, worded_at=START)
         token = "token" if self.secrets else ""
-        look = TrainingLook(
-            checked.object, observed, self.grant, self.settings, self.now, warnings=warnings, token=token, ca="ca"
+        look = Look(
+            job=checked.object,
+            observed=observed,
+            grant=self.grant,
+            settings=self.settings,
+            now=self.now,
+            warnings=warnings,
+            token=token,
+            ca="ca",
         )
-        outcome = look.outcome()
+        outcome = self.kind.look(look)
         assert not list(outcome.validate())
         return outcome
 
@@ -124,7 +134,7 @@ class World:
         self._store(key, new)
 
     def _delete(self, key: tuple[str, str], uid: str) -> None:
-        if key[0] == "TrainingJob":
+        if key[0] == self.kind.kind.name:
             assert self.job is not None
             assert self.job["metadata"]["uid"] == uid
             self.job = None

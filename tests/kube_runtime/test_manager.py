@@ -204,16 +204,16 @@ async def test_probes_and_metrics_over_http() -> None:
         assert "leading: True" in text
         _, metrics = await ask("/metrics")
         for wanted in (
-            'edl_cache_objects{resource="things"} 3.0',
-            'edl_cache_synced{resource="things"} 1.0',
-            'edl_cache_age_seconds{resource="things"}',
-            'edl_cache_watches_total{resource="things"}',
-            'edl_cache_malformed_total{resource="things"} 0.0',
+            'edl_cache_objects{resource="things.test.dev"} 3.0',
+            'edl_cache_synced{resource="things.test.dev"} 1.0',
+            'edl_cache_age_seconds{resource="things.test.dev"}',
+            'edl_cache_watches_total{resource="things.test.dev"}',
+            'edl_cache_malformed_total{resource="things.test.dev"} 0.0',
             'edl_queue_depth{controller="things"} 0.0',
             'edl_reconciles_total{controller="things",outcome="done"} 3.0',
             'edl_reconcile_seconds_count{controller="things"} 3.0',
             'edl_queue_seconds_bucket{controller="things",le="+Inf"} 3.0',
-            'edl_handler_errors_total{handler="things",resource="things"} 0.0',
+            'edl_handler_errors_total{handler="things",resource="things.test.dev"} 0.0',
         ):
             assert wanted in metrics
     await replica.stop()

@@ -69,8 +69,8 @@ async def test_it_works_tells_and_ends_in_good_order(tmp_path: Path) -> None:
             await scene.submit()
             await scene.until_phase("running")
             _, metrics = await answer(f"http://127.0.0.1:{port}/metrics")
-            assert 'edl_jobs{namespace="default",phase="running"} 1.0' in metrics
-            assert 'edl_job_size{name="j",namespace="default"} 2.0' in metrics
+            assert 'edl_jobs{kind="tj",namespace="default",phase="running"} 1.0' in metrics
+            assert 'edl_job_size{kind="tj",name="j",namespace="default"} 2.0' in metrics
             assert "edl_cycle_seconds_count" in metrics
             running.send_signal(signal.SIGTERM)
             async with asyncio.timeout(PATIENCE):

@@ -9,13 +9,13 @@ from tests.operator.stage import Stage, stage
 
 
 async def test_a_job_runs_and_succeeds_with_few_calls() -> None:
-    async with stage() as scene, scene.operator(settle=0.6) as wire:
+    async with stage() as scene, scene.operator(settle=2.0) as wire:
         before = len(wire.writes)
         await scene.submit()
         status = await scene.until_phase("running")
         assert status["scale_status"]["target"] == 2
         assert await scene.pods() == ["j-trainer-0", "j-trainer-1"]
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(2.5)
         writes = wire.writes[before:]
         made = [write for write in writes if write.startswith("POST")]
         assert len(writes) <= len(made) + 3, writes

@@ -27,7 +27,7 @@ class Pod:
 
     @classmethod
     async def of(cls, scene: Stage, name: str, job: str = "j") -> "Pod":
-        found, secret = await scene.get(PODS, name), await scene.get(SECRETS, f"{job}-edl-token")
+        found, secret = await scene.get(PODS, name), await scene.get(SECRETS, f"{job}-tj-token")
         assert found is not None
         assert secret is not None
         env = {one["name"]: one.get("value") for one in found["spec"]["containers"][0]["env"]}
@@ -74,7 +74,7 @@ async def test_what_was_acknowledged_outlasts_the_leader() -> None:
             await scene.until(lambda: scene.get(PODS, "j-trainer-0-1"), "a pod of the new leader")
             pod = await Pod.of(scene, "j-trainer-0-1")
             assert await pod.call("GET", "/kv/queue") == (200, b"42")
-            assert not [write for write in wire.writes if write.startswith("POST") and "edl-token" in write]
+            assert not [write for write in wire.writes if write.startswith("POST") and "tj-token" in write]
 
 
 async def test_the_measured_pause_of_a_job_gets_into_its_status() -> None:

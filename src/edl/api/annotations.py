@@ -16,6 +16,7 @@ SIZES = "edl.dev/sizes"
 MAX_PRIORITY = "edl.dev/max-priority"  # of a namespace
 
 LABEL_JOB = "edl.dev/job"
+LABEL_KIND = "edl.dev/kind"  # of the job: two kinds may each have one of the same name
 LABEL_ROLE = "edl.dev/role"
 LABEL_INDEX = "edl.dev/index"
 

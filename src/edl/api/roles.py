@@ -47,6 +47,10 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     api_version: str
+    resource: str
+    """The kind's full name, `<plural>.<group>`: of two kinds called ElasticJob this one."""
+    tag: str
+    """The kind's short name, for names of objects that jobs of several kinds have."""
     namespace: str
     name: str
     uid: str

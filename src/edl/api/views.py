@@ -1,14 +1,16 @@
 """From a job of any kind to its `JobView`. Takes valid objects; defaults them itself."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from edl.api import annotations, duration, pytorch_job, timestamp
 from edl.api.defaults import default
 from edl.api.easydl_job import ElasticJob as EasydlJob
+from edl.api.easydl_plan import ruling as resource_of
 from edl.api.easydl_roles import EasydlRoles
 from edl.api.job_resource import JobResource
+from edl.api.kinds import kind_of
 from edl.api.meta import EMPTY
 from edl.api.pytorch_job import ElasticJob as PytorchJob
 from edl.api.roles import Installation, JobView, Role
@@ -16,6 +18,8 @@ from edl.api.status import Scale
 from edl.api.templates import whole_template
 from edl.api.training_job import TrainingJob
 from edl.api.training_roles import training_roles
+
+__all__ = ["Job", "resource_of", "view"]
 
 Job = TrainingJob | PytorchJob | EasydlJob
 
@@ -51,6 +55,8 @@ def _assembled(job: Job, roles: tuple[Role, ...], lead: Role, sizes: _Sizes, pri
     return JobView(
         kind=job.kind,
         api_version=job.api_version,
+        resource=kind_of(job).crd_name,
+        tag=kind_of(job).short_names[0],
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
@@ -79,18 +85,6 @@ def _assembled(job: Job, roles: tuple[Role, ...], lead: Role, sizes: _Sizes, pri
         finished=job.status.finished,
         roles=roles,
     )
-
-
-def resource_of(job: EasydlJob, resources: Iterable[JobResource]) -> JobResource | None:
-    """The plan that counts for a job: of those that select it, the one made last."""
-    mine = [
-        resource
-        for resource in resources
-        if resource.spec.selector.name == job.metadata.name
-        and resource.metadata.namespace == job.metadata.namespace
-        and resource.metadata.deletion_timestamp is None
-    ]
-    return max(mine, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name), default=None)
 
 
 def _roles(job: Job, resource: JobResource | None, installation: Installation) -> tuple[Role, ...]:

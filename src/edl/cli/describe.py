@@ -31,9 +31,9 @@ def run(options: argparse.Namespace) -> int:
 
 async def _describe(client: "Client", namespace: str, wanted: str) -> int:
     job = await find_job(client, namespace, wanted)
-    pods = await job_pods(client, namespace, job.name)
+    pods = await job_pods(client, job.kind, namespace, job.name)
     events = await job_events(client, namespace, job.name)
-    progress = None if job.finished else await ProgressReader(client, namespace, job.name).read()
+    progress = None if job.finished else await ProgressReader(client, job.kind, namespace, job.name).read()
     print(render(job, pods, events, time.time(), progress))
     return 0
 

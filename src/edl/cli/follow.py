@@ -24,7 +24,7 @@ class Watched:
 
     def __init__(self, client: "Client", job: Summary) -> None:
         self._client, self._first = client, job
-        self._reader = ProgressReader(client, job.namespace, job.name)
+        self._reader = ProgressReader(client, job.kind, job.namespace, job.name)
         self._pace = Pace()
         self._losses: deque[float] = deque(maxlen=LOSSES)
         self._told: Summary | None = None

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _logs(client: "Client", namespace: str, options: argparse.Namespace) -> int:
     job = await find_job(client, namespace, options.job)
-    pods = [pod["metadata"]["name"] for pod in await job_pods(client, namespace, job.name, options.role)]
+    pods = [pod["metadata"]["name"] for pod in await job_pods(client, job.kind, namespace, job.name, options.role)]
     if not pods:
         what = f"no pod of role {options.role}" if options.role else "no pods"
         raise CommandError(f"{job.label} has {what} now: {job.reason or 'see `edl describe`'}")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from edl.api.kinds import Kind
     from edl.kube.client import Client
     from edl.kube.resource import Resource
 
@@ -16,8 +17,8 @@ def pods_resource() -> "Resource":
     return Resource("", "v1", "pods", "Pod")
 
 
-async def job_pods(client: "Client", namespace: str, job: str, role: str | None = None) -> list[Pod]:
-    labels = {"edl.dev/job": job, **({"edl.dev/role": role} if role else {})}
+async def job_pods(client: "Client", kind: "Kind", namespace: str, job: str, role: str | None = None) -> list[Pod]:
+    labels = {"edl.dev/job": job, "edl.dev/kind": kind.crd_name, **({"edl.dev/role": role} if role else {})}
     page = await client.list(pods_resource(), namespace=namespace, labels=labels)
     return sorted(page.items, key=_order)
 

@@ -19,6 +19,7 @@ import msgspec
 from .pods import job_pods
 
 if TYPE_CHECKING:
+    from edl.api.kinds import Kind
     from edl.kube.client import Client
 
 PATIENCE = 3.0
@@ -65,8 +66,8 @@ class _Door(msgspec.Struct, frozen=True):
 class ProgressReader:
     """For one job."""
 
-    def __init__(self, client: "Client", namespace: str, job: str) -> None:
-        self._client, self._namespace, self._job = client, namespace, job
+    def __init__(self, client: "Client", kind: "Kind", namespace: str, job: str) -> None:
+        self._client, self._kind, self._namespace, self._job = client, kind, namespace, job
         self._door: _Door | None = None
 
     async def read(self) -> Progress | None:
@@ -88,12 +89,13 @@ class ProgressReader:
         from edl.jobs.environment import CA_KEY, TOKEN_KEY, secret_name
         from edl.kube.resource import Resource
 
-        pods = await job_pods(self._client, self._namespace, self._job)
+        pods = await job_pods(self._client, self._kind, self._namespace, self._job)
         url = next(filter(None, map(_service_url, pods)), "")
         if not url:
             return None
         secrets = Resource("", "v1", "secrets", "Secret")
-        secret = await self._client.get(secrets, secret_name(self._job), namespace=self._namespace)
+        name = secret_name(self._job, self._kind.short_names[0])
+        secret = await self._client.get(secrets, name, namespace=self._namespace)
         data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
         return _Door(url, data.get(TOKEN_KEY, ""), data.get(CA_KEY, ""))
 

@@ -30,8 +30,9 @@ class ServiceAccess(msgspec.Struct, frozen=True):
     url: str = ""
 
 
-def secret_name(job: str) -> str:
-    return f"{job}-edl-token"
+def secret_name(job: str, tag: str) -> str:
+    """`tag` is the kind's short name: jobs of two kinds may have one name."""
+    return f"{job}-{tag}-token"
 
 
 def common(view: JobView, role: str, access: ServiceAccess) -> list[Variable]:
@@ -46,8 +47,8 @@ def common(view: JobView, role: str, access: ServiceAccess) -> list[Variable]:
     if access.url:
         told += [
             _value("EDL_SERVICE_URL", access.url),
-            _secret("EDL_JOB_TOKEN", view.name, TOKEN_KEY),
-            _secret("EDL_SERVICE_CA", view.name, CA_KEY),
+            _secret("EDL_JOB_TOKEN", view, TOKEN_KEY),
+            _secret("EDL_SERVICE_CA", view, CA_KEY),
         ]
     return told
 
@@ -144,5 +145,5 @@ def _field(name: str, path: str) -> Variable:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _secret(name: str, job: str, key: str) -> Variable:
-    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_name(job), "key": key}}}
+def _secret(name: str, view: JobView, key: str) -> Variable:
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_name(view.name, view.tag), "key": key}}}

@@ -20,13 +20,19 @@ S = TypeVar("S", Scale, TrainingScale)
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """`nodes`: where the plan sees the job's new instances. `leavers`: how many it wants gone from which node."""
+    """By role, `nodes`: where the plan sees its new pods; `leavers`: how many it wants gone from which node."""
 
     target: int
     code: str = ""
     words: str = ""
-    nodes: tuple[str, ...] = ()
-    leavers: Mapping[str, int] = EMPTY
+    nodes: Mapping[str, tuple[str, ...]] = EMPTY
+    leavers: Mapping[str, Mapping[str, int]] = EMPTY
+
+    def nodes_of(self, role: str) -> tuple[str, ...]:
+        return self.nodes.get(role, ())
+
+    def leavers_of(self, role: str) -> Mapping[str, int]:
+        return self.leavers.get(role, EMPTY)
 
 
 def remembered(scale: Scale | TrainingScale | None) -> Grant | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from edl.api.annotations import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
+from edl.api.annotations import LABEL_INDEX, LABEL_JOB, LABEL_KIND, LABEL_ROLE
 from edl.api.roles import Installation, JobView
 from edl.jobs.children import LABEL_UID, Owner
 from edl.jobs.environment import ServiceAccess, Variable, merged, slot
@@ -39,7 +39,7 @@ class PodSettings(msgspec.Struct, frozen=True):
 
 
 def labels(view: JobView, role: str) -> dict[str, str]:
-    return {LABEL_JOB: view.name, LABEL_UID: view.uid, LABEL_ROLE: role}
+    return {LABEL_JOB: view.name, LABEL_KIND: view.resource, LABEL_UID: view.uid, LABEL_ROLE: role}
 
 
 def selector(view: JobView, role: str) -> dict[str, str]:

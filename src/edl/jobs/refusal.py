@@ -3,13 +3,16 @@
 from msgspec.structs import replace
 
 from edl.api.problem import Problem
+from edl.api.status import ElasticStatus
 from edl.api.training_job import TrainingJobStatus
 from edl.jobs.children import Child
 from edl.jobs.conditions import Conditions
 from edl.jobs.outcome import JobEvent, Outcome, Refusal
 
 
-def refused(old: TrainingJobStatus, problems: tuple[Problem, ...], generation: int, now: float) -> Outcome:
+def refused(
+    old: TrainingJobStatus | ElasticStatus, problems: tuple[Problem, ...], generation: int, now: float
+) -> Outcome:
     """A spec that cannot be accepted: nothing is made. An edit may mend it at any time, so this is no end."""
     if old.finished:
         return Outcome(old)

@@ -44,7 +44,7 @@ class TrainingChildren:
 
     def secret(self, token: str, ca: str) -> Child:
         """Made before any pod that needs it; never read back, so it is not compared either."""
-        metadata = self._metadata(secret_name(self._view.name), "secret")
+        metadata = self._metadata(secret_name(self._view.name, self._view.tag), "secret")
         data = {environment.TOKEN_KEY: token, environment.CA_KEY: ca}
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "stringData": data}
         return Child("Secret", body)

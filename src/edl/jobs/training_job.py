@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from edl.api import timestamp, views
 from edl.api.core import Job, Pod
-from edl.api.problem import Problem
 from edl.api.roles import replicas_at
 from edl.api.training_job import TrainingJob, TrainingRootCause, TrainingScale
 from edl.api.training_roles import TRAINER
@@ -20,9 +19,9 @@ from edl.jobs.conditions import WORDS_EVERY
 from edl.jobs.edits import BEGUN_WITH, honoured
 from edl.jobs.grant import Grant, entered, remembered
 from edl.jobs.intents import Change, Create, Delete, Intent, add
-from edl.jobs.outcome import Observed, Outcome, Refusal
+from edl.jobs.look import Look
+from edl.jobs.outcome import Outcome, Refusal
 from edl.jobs.phase import Facts
-from edl.jobs.pods import PodSettings
 from edl.jobs.podset import Counts, PodSetPlan, Rules, Wanted, plan_pods
 from edl.jobs.record import from_status
 from edl.jobs.refusal import name_taken, still_going
@@ -37,36 +36,20 @@ UNDECIDED_FOR = 1.0  # a new job's first word waits so long for the scheduler's,
 
 
 class TrainingLook:
-    """`job` is valid and defaulted: the last valid one, if `refused_edits` say that the present one is not.
-
-    `warnings` are what its check had to say. `token` and `ca` go into its Secret.
-    """
-
-    def __init__(
-        self,
-        job: TrainingJob,
-        observed: Observed,
-        grant: Grant | None,
-        settings: PodSettings,
-        now: float,
-        *,
-        warnings: tuple[Problem, ...] = (),
-        refused_edits: tuple[Problem, ...] = (),
-        token: str = "",
-        ca: str = "",
-    ) -> None:
+    def __init__(self, look: Look[TrainingJob]) -> None:
+        job, observed, settings, now = look.job, look.observed, look.settings, look.now
         batch = observed.objects.get((Job.KIND, f"{job.metadata.name}-{TRAINER}"))
         note = batch.metadata.annotations.get(BEGUN_WITH) if batch is not None else None
         self._job, dishonoured = honoured(job, note)
-        self._refused_edits = refused_edits + dishonoured
+        self._refused_edits = look.refused_edits + dishonoured
         self._old = job.status
         self._observed, self._settings, self._now = observed, settings, now
-        self._warnings, self._token, self._ca = warnings, token, ca
+        self._warnings, self._token, self._ca = look.warnings, look.token, look.ca
         self._view = views.view(self._job, installation=settings.installation)
         self._owner = job_owner(self._view)
         self._children = TrainingChildren(self._job, self._view, settings)
         self._scale = self._old.scale_status or TrainingScale()
-        self._grant = grant or remembered(self._scale)
+        self._grant = look.grant or remembered(self._scale)
         self._batch = self._own_batch_job()
         batch_uid = self._batch.metadata.uid if self._batch is not None else ""
         self._sight = Sight(observed.pods, self._view.name, TRAINER, batch_uid, now)
@@ -122,8 +105,8 @@ class TrainingLook:
             TRAINER,
             size,
             self._rules(),
-            nodes=grant.nodes,
-            leavers=grant.leavers,
+            nodes=grant.nodes_of(TRAINER),
+            leavers=grant.leavers_of(TRAINER),
             taken=self._observed.taken | self._sight.strange,
         )
         return plan_pods(wanted, self._sight.slots, record, self._now)

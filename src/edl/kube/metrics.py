@@ -26,7 +26,7 @@ class RuntimeCollector:
             ("edl_cache_age_seconds", "Time since the server last said anything", lambda one: one.age),
             ("edl_cache_synced", "1 once the cache was complete", lambda one: float(one.synced)),
         ):
-            yield self._gauge(name, help_, "resource", [(one.resource.plural, read(one)) for one in self._informers])
+            yield self._gauge(name, help_, "resource", [(_name(one), read(one)) for one in self._informers])
         for field, help_ in (
             ("lists", "Lists of everything"),
             ("watches", "Watches begun"),
@@ -35,14 +35,14 @@ class RuntimeCollector:
         ):
             family = CounterMetricFamily(f"edl_cache_{field}", help_, labels=["resource"])
             for one in self._informers:
-                family.add_metric([one.resource.plural], getattr(one, field))
+                family.add_metric([_name(one)], getattr(one, field))
             yield family
         errors = CounterMetricFamily(
             "edl_handler_errors", "Changes that a handler failed on", labels=["resource", "handler"]
         )
         for one in self._informers:
             for handler in one.handlers:
-                errors.add_metric([one.resource.plural, handler.name], handler.errors)
+                errors.add_metric([_name(one), handler.name], handler.errors)
         yield errors
 
     def _queues(self) -> Iterable[Metric]:
@@ -77,3 +77,9 @@ def _add_histogram(family: HistogramMetricFamily, who: str, histogram: Histogram
     buckets = [(sample.labels["le"], sample.value) for sample in samples if sample.name.endswith("_bucket")]
     total = next(sample.value for sample in samples if sample.name.endswith("_sum"))
     family.add_metric([who], buckets, total)
+
+
+def _name(informer: Informer[Any]) -> str:
+    """As kubectl tells kinds of one name apart."""
+    resource = informer.resource
+    return f"{resource.plural}.{resource.group}" if "." in resource.group else resource.plural

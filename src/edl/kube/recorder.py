@@ -52,6 +52,7 @@ class _Said(msgspec.Struct, frozen=True):
     reason: str
     action: str
     note: str
+    controller: str
 
 
 class _Series(msgspec.Struct):
@@ -93,9 +94,12 @@ class EventRecorder:
         *,
         kind: Literal["Normal", "Warning"] = "Normal",
         action: str = "Reconcile",
+        controller: str = "",
     ) -> None:
-        """`reason` and `action` are CamelCase words for machines, `note` is the sentence for people."""
-        said = _Said(regarding, kind, reason[:128], action[:128], _shorten(note))
+        """`reason` and `action` are CamelCase words for machines, `note` is the sentence for people. `controller`:
+        who says it, if not the recorder's own."""
+        controller = controller or self._controller
+        said = _Said(regarding, kind, reason[:128], action[:128], _shorten(note), controller)
         time, now = asyncio.get_running_loop().time(), self._now()
         series = self._series.get(said)
         if series is not None:
@@ -173,7 +177,7 @@ class EventRecorder:
             "kind": EVENTS.kind,
             "metadata": {"name": series.name, "namespace": _namespace(said)},
             "eventTime": _stamp(series.first),
-            "reportingController": self._controller,
+            "reportingController": said.controller,
             "reportingInstance": self._instance,
             "action": said.action,
             "reason": said.reason,

@@ -4,24 +4,30 @@ A job that is edited into something invalid goes on as it last was valid, and sa
 refused. Neither concerns any other job.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from edl.api.admission import check
 from edl.api.problem import Problem, errors
-from edl.api.training_job import TrainingJob, TrainingJobStatus
-from edl.kube.objects import Key
+from edl.kube.informer import Informer
+from edl.operator.kinds import BY_NAME, JobKey, JobKind
 from edl.operator.resources import RawJob
 
 
 class Entry(msgspec.Struct, frozen=True):
     """`job` is what to work with, None if the spec is refused. `status` is what the object carries."""
 
+    kind: JobKind
     raw: RawJob
-    job: TrainingJob | None
+    job: Any
     problems: tuple[Problem, ...]
+
+    @property
+    def key(self) -> JobKey:
+        return JobKey(self.kind.name, self.raw.metadata.namespace, self.raw.metadata.name)
 
     @property
     def uid(self) -> str:
@@ -36,42 +42,48 @@ class Entry(msgspec.Struct, frozen=True):
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     @property
-    def status(self) -> TrainingJobStatus:
-        return self.job.status if self.job is not None else status_of(self.raw)
+    def status(self) -> Any:
+        return self.job.status if self.job is not None else status_of(self.kind, self.raw)
 
 
 class JobBook:
-    """`get` and `all` are the cache of jobs that it reads."""
+    """`jobs` are the caches that it reads, by the names of their kinds."""
 
-    def __init__(self, get: Callable[[Key], RawJob | None], all_: Callable[[], list[RawJob]]) -> None:
-        self._get, self._all = get, all_
-        self._entries: dict[Key, Entry] = {}
+    def __init__(self, jobs: Mapping[str, Informer[RawJob]]) -> None:
+        self._jobs = jobs
+        self._entries: dict[JobKey, Entry] = {}
 
-    def entry(self, key: Key) -> Entry | None:
-        raw = self._get(key)
+    def entry(self, key: JobKey) -> Entry | None:
+        raw = self._jobs[key.kind].get((key.namespace, key.name))
         if raw is None:
             self._entries.pop(key, None)
             return None
         known = self._entries.get(key)
         if known is None or known.raw is not raw:
-            known = self._entries[key] = _read(raw, known)
+            known = self._entries[key] = _read(BY_NAME[key.kind], raw, known)
         return known
 
     def entries(self) -> Iterator[Entry]:
-        for raw in self._all():
-            entry = self.entry((raw.metadata.namespace, raw.metadata.name))
-            if entry is not None:
-                yield entry
+        for kind, jobs in self._jobs.items():
+            for raw in jobs.all():
+                entry = self.entry(JobKey(kind, raw.metadata.namespace, raw.metadata.name))
+                if entry is not None:
+                    yield entry
+
+    def named(self, namespace: str, name: str) -> list[Entry]:
+        """The jobs of this name: one at most of each kind."""
+        found = (self.entry(JobKey(kind, namespace, name)) for kind in self._jobs)
+        return [entry for entry in found if entry is not None]
 
 
-def _read(raw: RawJob, known: Entry | None) -> Entry:
+def _read(kind: JobKind, raw: RawJob, known: Entry | None) -> Entry:
     checked = check(plain(raw))
-    if isinstance(checked.object, TrainingJob):
-        return Entry(raw, checked.object, checked.problems)
+    if isinstance(checked.object, kind.kind.type):
+        return Entry(kind, raw, checked.object, checked.problems)
     if known is not None and known.job is not None and known.uid == raw.metadata.uid:
-        last = replace(known.job, metadata=raw.metadata, status=status_of(raw))
-        return Entry(raw, last, checked.problems)
-    return Entry(raw, None, checked.problems)
+        last = replace(known.job, metadata=raw.metadata, status=status_of(kind, raw))
+        return Entry(kind, raw, last, checked.problems)
+    return Entry(kind, raw, None, checked.problems)
 
 
 def plain(raw: RawJob) -> dict[str, object]:
@@ -85,9 +97,9 @@ def plain(raw: RawJob) -> dict[str, object]:
     return {name: value for name, value in whole.items() if value is not None}
 
 
-def status_of(raw: RawJob) -> TrainingJobStatus:
+def status_of(kind: JobKind, raw: RawJob) -> Any:
     """A status that a hand has spoilt is no status: everything in it is found out anew."""
     try:
-        return msgspec.convert(raw.status or {}, TrainingJobStatus)
+        return msgspec.convert(raw.status or {}, kind.status)
     except msgspec.ValidationError:
-        return TrainingJobStatus()
+        return kind.status()

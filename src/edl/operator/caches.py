@@ -1,8 +1,9 @@
 """The informers of the operator, and what is looked up in them. Looking never scans: all is found by an index."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from edl.api.annotations import LABEL_JOB
+from edl.api.annotations import LABEL_JOB, LABEL_KIND
 from edl.api.core import (
     Job,
     LimitRange,
@@ -22,6 +23,7 @@ from edl.kube.fields import by_label
 from edl.kube.informer import Informer
 from edl.kube.objects import Key, Object
 from edl.kube.resource import Resource
+from edl.operator.kinds import KINDS, JobKey
 from edl.operator.resources import (
     JOBS,
     LIMIT_RANGES,
@@ -33,7 +35,6 @@ from edl.operator.resources import (
     REPLICA_SETS,
     SERVICES,
     STATEFUL_SETS,
-    TRAINING_JOBS,
     RawJob,
 )
 
@@ -42,14 +43,18 @@ _JOB = "job"
 _UID = "uid"
 
 
-def job_of(old: Object | None, new: Object | None) -> set[Key]:
-    """Whom a change of a child concerns: the job that it names, also if it belongs to an earlier one of that name."""
-    items = [item for item in (old, new) if item is not None]
-    return {
-        (item.metadata.namespace, item.metadata.labels[LABEL_JOB])
-        for item in items
-        if LABEL_JOB in item.metadata.labels
-    }
+def job_of(kind: str) -> Callable[[Object | None, Object | None], set[Key]]:
+    """Whom a change of a child concerns: the job of this kind that it names, also if it belongs to an earlier one."""
+
+    def keys(old: Object | None, new: Object | None) -> set[Key]:
+        items = [item for item in (old, new) if item is not None and item.metadata.labels.get(LABEL_KIND) == kind]
+        return {
+            (item.metadata.namespace, item.metadata.labels[LABEL_JOB])
+            for item in items
+            if LABEL_JOB in item.metadata.labels
+        }
+
+    return keys
 
 
 class Caches:
@@ -59,7 +64,9 @@ class Caches:
         def ours(resource: Resource, kind: type[Any]) -> Informer[Any]:
             return Informer(client, resource, kind, scope=_OURS, indexes={_JOB: by_label(LABEL_JOB)})
 
-        self.jobs: Informer[RawJob] = Informer(client, TRAINING_JOBS, RawJob)
+        self.jobs: Mapping[str, Informer[RawJob]] = {
+            kind.name: Informer(client, kind.resource, RawJob) for kind in KINDS
+        }
         self.pods: Informer[Pod] = Informer(client, PODS, Pod, indexes={_UID: by_label(LABEL_UID)})
         self.batch_jobs: Informer[Job] = ours(JOBS, Job)
         self.replica_sets: Informer[ReplicaSet] = ours(REPLICA_SETS, ReplicaSet)
@@ -70,7 +77,7 @@ class Caches:
         self.limit_ranges: Informer[LimitRange] = Informer(client, LIMIT_RANGES, LimitRange)
         self.priority_classes: Informer[PriorityClass] = Informer(client, PRIORITY_CLASSES, PriorityClass)
         self.namespaces: Informer[Namespace] = Informer(client, NAMESPACES, Namespace)
-        self._by_kind: dict[str, Informer[Any]] = {one.resource.kind: one for one in self.all}
+        self._by_resource: dict[Resource, Informer[Any]] = {one.resource: one for one in self.all}
 
     @property
     def children(self) -> tuple[Informer[Any], ...]:
@@ -82,23 +89,23 @@ class Caches:
 
     @property
     def all(self) -> tuple[Informer[Any], ...]:
-        return (self.jobs, self.pods, *self.children, self.nodes, *self.bounds)
+        return (*self.jobs.values(), self.pods, *self.children, self.nodes, *self.bounds)
 
     def pods_of(self, uid: str) -> list[Pod]:
         return self.pods.by(_UID, uid)
 
-    def objects_of(self, key: Key) -> dict[ObjectKey, Seen]:
-        """By kind and name: everything that bears the job's label, also what an earlier job of the name left."""
+    def objects_of(self, key: JobKey) -> dict[ObjectKey, Seen]:
+        """By kind and name: everything that bears the job's labels, also what an earlier job of the name left."""
         return {
             (informer.resource.kind, item.metadata.name): item
             for informer in self.children
-            for item in informer.by(_JOB, key[1])
-            if item.metadata.namespace == key[0]
+            for item in informer.by(_JOB, key.name)
+            if item.metadata.namespace == key.namespace and item.metadata.labels.get(LABEL_KIND) == key.kind
         }
 
-    async def wait_seen(self, versions: dict[str, int]) -> None:
+    async def wait_seen(self, versions: Mapping[Resource, int]) -> None:
         """Until our own writes are in the caches: the next look must not be at the past."""
-        for kind, version in versions.items():
-            informer = self._by_kind.get(kind)
+        for resource, version in versions.items():
+            informer = self._by_resource.get(resource)
             if informer is not None:
                 await informer.wait_seen(str(version))

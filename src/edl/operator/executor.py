@@ -19,7 +19,7 @@ from edl.jobs.outcome import ObjectKey, Refusal
 from edl.kube.client import Client
 from edl.kube.errors import ApiError, KubeError
 from edl.kube.resource import Resource
-from edl.operator.resources import JOBS, PODS, REPLICA_SETS, SECRETS, SERVICES, STATEFUL_SETS, TRAINING_JOBS
+from edl.operator.resources import JOBS, PODS, REPLICA_SETS, SECRETS, SERVICES, STATEFUL_SETS
 
 AT_ONCE = 16  # pods of one job that are created or deleted at the same time
 
@@ -30,7 +30,6 @@ RESOURCES: Mapping[str, Resource] = {
     ReplicaSet.KIND: REPLICA_SETS,
     StatefulSet.KIND: STATEFUL_SETS,
     Job.KIND: JOBS,
-    TRAINING_JOBS.kind: TRAINING_JOBS,
 }
 
 
@@ -41,21 +40,24 @@ class Written(msgspec.Struct):
 
 
 class Deeds(msgspec.Struct):
-    """What came of the intents. `versions`: per kind the newest version that our writes led to."""
+    """What came of the intents. `versions`: per resource the newest version that our writes led to."""
 
-    versions: dict[str, int] = {}
+    versions: dict[Resource, int] = {}
     made: set[ObjectKey] = set()
     refusals: list[Refusal] = []
     gone: set[ObjectKey] = set()
 
-    def wrote(self, kind: str, version: str) -> None:
+    def wrote(self, resource: Resource, version: str) -> None:
         if version:
-            self.versions[kind] = max(self.versions.get(kind, 0), int(version))
+            self.versions[resource] = max(self.versions.get(resource, 0), int(version))
 
 
 class Executor:
-    def __init__(self, client: Client) -> None:
+    """`job` is where the jobs of the kind live: of two kinds called ElasticJob an intent means this one."""
+
+    def __init__(self, client: Client, job: Resource) -> None:
         self._client = client
+        self._resources = {**RESOURCES, job.kind: job}
 
     async def carry_out(self, intents: Sequence[Intent], *, namespace: str, job_uid: str) -> Deeds:
         """In order; pods, which do not depend on each other, several at a time."""
@@ -85,7 +87,7 @@ class Executor:
             await self._create(intent, namespace, job_uid, deeds)
         elif isinstance(intent, Change):
             written = await self._client.patch(
-                RESOURCES[intent.kind],
+                self._resources[intent.kind],
                 intent.name,
                 list(intent.patch),
                 kind="json",
@@ -93,13 +95,15 @@ class Executor:
                 subresource=intent.subresource,
                 type=Written,
             )
-            deeds.wrote(intent.kind, written.metadata.resource_version)
+            deeds.wrote(self._resources[intent.kind], written.metadata.resource_version)
         else:
             await self._delete(intent, namespace, deeds)
 
     async def _create(self, intent: Create, namespace: str, job_uid: str, deeds: Deeds) -> None:
         try:
-            written = await self._client.create(RESOURCES[intent.kind], intent.body, namespace=namespace, type=Written)
+            written = await self._client.create(
+                self._resources[intent.kind], intent.body, namespace=namespace, type=Written
+            )
         except ApiError as error:
             if error.is_already_exists:
                 await self._found(intent, namespace, job_uid, deeds)
@@ -109,32 +113,34 @@ class Executor:
                 raise
         else:
             deeds.made.add((intent.kind, intent.name))
-            deeds.wrote(intent.kind, written.metadata.resource_version)
+            deeds.wrote(self._resources[intent.kind], written.metadata.resource_version)
 
     async def _found(self, intent: Create, namespace: str, job_uid: str, deeds: Deeds) -> None:
         """The name is taken. By ourselves (a write whose answer was lost, or of our predecessor), or by another?"""
         try:
-            found = await self._client.get(RESOURCES[intent.kind], intent.name, namespace=namespace, type=Written)
+            found = await self._client.get(self._resources[intent.kind], intent.name, namespace=namespace, type=Written)
         except ApiError as error:
             if error.is_not_found:
                 raise KeyGoneError(f"{intent.kind} {namespace}/{intent.name} was there and is not") from error
             raise
         if found.metadata.labels.get(LABEL_UID) == job_uid:
             deeds.made.add((intent.kind, intent.name))
-            deeds.wrote(intent.kind, found.metadata.resource_version)
+            deeds.wrote(self._resources[intent.kind], found.metadata.resource_version)
             return
         words = f"{intent.kind} {intent.name} exists and belongs to somebody else"
         deeds.refusals.append(Refusal(intent.kind, intent.name, "ForeignObject", words, foreign=True))
 
     async def _delete(self, intent: Delete, namespace: str, deeds: Deeds) -> None:
         try:
-            answer = await self._client.delete(RESOURCES[intent.kind], intent.name, namespace=namespace, uid=intent.uid)
+            answer = await self._client.delete(
+                self._resources[intent.kind], intent.name, namespace=namespace, uid=intent.uid
+            )
         except ApiError as error:
             if not (error.is_not_found or error.is_conflict):
                 raise
             deeds.gone.add((intent.kind, intent.name))  # this very one is gone, whoever bears the name now
         else:
-            deeds.wrote(intent.kind, _version(answer))
+            deeds.wrote(self._resources[intent.kind], _version(answer))
 
 
 class KeyGoneError(KubeError):

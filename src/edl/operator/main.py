@@ -29,6 +29,7 @@ from edl.operator.caches import Caches, job_of
 from edl.operator.crds import check_version, register_crds
 from edl.operator.grants import Grants
 from edl.operator.identity import Identity, load_identity
+from edl.operator.kinds import KINDS, JobKey, JobKind
 from edl.operator.metrics import CycleMetrics, JobCollector
 from edl.operator.reconcile import NoService, Reconciler
 from edl.operator.resources import NAMESPACES
@@ -93,7 +94,7 @@ class Operator:
         who = settings.identity
         self.settings = settings
         self.caches = Caches(client)
-        self.book = JobBook(self.caches.jobs.get, self.caches.jobs.all)
+        self.book = JobBook(self.caches.jobs)
         self.grants = Grants()
         self._leads, self._clock, self._identity = leads, clock, identity
         self._lease = Lease(client, name=LEASE, namespace=settings.namespace, identity=who, duration=settings.lease)
@@ -122,18 +123,16 @@ class Operator:
                 stopping.cancel()
 
     def _manager(self) -> Manager:
-        reconciler = self._reconciler()
-        sources: list[Source[Any]] = [
-            Source(self.caches.jobs),
-            Source(self.caches.pods, job_of),
-            *(Source(informer, job_of) for informer in self.caches.children),
-        ]
-        controller = Controller("training-jobs", sources, reconciler, workers=self.settings.workers)
+        controllers = {kind.name: self._controller(kind) for kind in KINDS}
+
+        def requeue(key: JobKey, urgency: int) -> None:
+            controllers[key.kind].queue.add((key.namespace, key.name), priority=urgency)
+
         scheduling = SchedulingLoop(
             self.caches,
             self.book,
             self.grants,
-            lambda key, urgency: controller.queue.add(key, priority=urgency),
+            requeue,
             settings=self.settings.scheduler,
             installation=self.settings.pods.installation,
             clock=self._clock,
@@ -143,7 +142,7 @@ class Operator:
         )
         return Manager(
             informers=self.caches.all,
-            controllers=[controller],
+            controllers=list(controllers.values()),
             lease=self._lease,
             recorder=self._recorder,
             leading=[scheduling.run, self._lead],
@@ -151,8 +150,19 @@ class Operator:
             registry=self._registry,
         )
 
-    def _reconciler(self) -> Reconciler:
+    def _controller(self, kind: JobKind) -> Controller:
+        """One per kind, so that a name stands for one job in each queue."""
+        children = job_of(kind.name)
+        sources: list[Source[Any]] = [
+            Source(self.caches.jobs[kind.name]),
+            Source(self.caches.pods, children),
+            *(Source(informer, children) for informer in self.caches.children),
+        ]
+        return Controller(kind.name, sources, self._reconciler(kind), workers=self.settings.workers)
+
+    def _reconciler(self, kind: JobKind) -> Reconciler:
         return Reconciler(
+            kind,
             self._writer,
             self.caches,
             self.book,

@@ -8,9 +8,10 @@ from prometheus_client import Counter as PromCounter
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from edl.api import timestamp
-from edl.api.training_job import TrainingScale
 from edl.operator.book import JobBook
 from edl.operator.scheduling import Cycle
+
+OF_A_JOB = ["kind", "namespace", "name"]
 
 
 class JobCollector:
@@ -20,25 +21,26 @@ class JobCollector:
         self._book, self._clock = book, clock
 
     def collect(self) -> Iterable[Metric]:
-        phases: Counter[tuple[str, str]] = Counter()
-        sizes = GaugeMetricFamily("edl_job_size", "Trainers that run", labels=["namespace", "name"])
-        targets = GaugeMetricFamily("edl_job_target", "Trainers granted", labels=["namespace", "name"])
-        waits = GaugeMetricFamily("edl_job_wait_seconds", "How long the job waits", labels=["namespace", "name"])
+        phases: Counter[tuple[str, str, str]] = Counter()
+        sizes = GaugeMetricFamily("edl_job_size", "Pods of the leading role that run", labels=OF_A_JOB)
+        targets = GaugeMetricFamily("edl_job_target", "Pods of the leading role granted", labels=OF_A_JOB)
+        waits = GaugeMetricFamily("edl_job_wait_seconds", "How long the job waits", labels=OF_A_JOB)
         now = self._clock()
         for entry in self._book.entries():
             metadata, status = entry.raw.metadata, entry.status
-            who = [metadata.namespace, metadata.name]
-            phases[metadata.namespace, status.phase or "refused"] += 1
+            who = [entry.kind.tag, metadata.namespace, metadata.name]
+            phases[entry.kind.tag, metadata.namespace, status.phase.lower() or "refused"] += 1
             if status.finished:
                 continue
-            scale = status.scale_status or TrainingScale()
-            sizes.add_metric(who, scale.current)
-            targets.add_metric(who, scale.target or 0)
-            if not scale.target and metadata.creation_timestamp:
+            scale = entry.kind.scale_of(status)
+            target = (scale.target if scale is not None else None) or 0
+            sizes.add_metric(who, scale.current if scale is not None else 0)
+            targets.add_metric(who, target)
+            if not target and metadata.creation_timestamp:
                 waits.add_metric(who, max(0.0, now - timestamp.seconds(metadata.creation_timestamp)))
-        jobs = GaugeMetricFamily("edl_jobs", "Jobs by phase", labels=["namespace", "phase"])
-        for (namespace, phase), count in sorted(phases.items()):
-            jobs.add_metric([namespace, phase], count)
+        jobs = GaugeMetricFamily("edl_jobs", "Jobs by phase", labels=["kind", "namespace", "phase"])
+        for where, count in sorted(phases.items()):
+            jobs.add_metric(where, count)
         yield from (jobs, sizes, targets, waits)
 
 

@@ -16,19 +16,21 @@ import msgspec
 from edl.api.core import Pod, Secret
 from edl.jobs.children import LABEL_UID
 from edl.jobs.intents import Change, add, replace
+from edl.jobs.look import Look
 from edl.jobs.outcome import JobEvent, Observed, Outcome, Refusal
 from edl.jobs.pods import PodSettings
 from edl.jobs.refusal import refused
-from edl.jobs.training_job import TrainingLook
 from edl.kube.client import Client
 from edl.kube.objects import Key
 from edl.kube.recorder import EventRecorder, Reference
+from edl.kube.resource import Resource
 from edl.operator.book import Entry, JobBook
 from edl.operator.caches import Caches
 from edl.operator.executor import Deeds, Executor
 from edl.operator.grants import Grants
+from edl.operator.kinds import JobKey, JobKind
 from edl.operator.notes import Notes
-from edl.operator.resources import TRAINING_JOBS, RawJob
+from edl.operator.resources import RawJob
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +45,11 @@ class ServiceLink(Protocol):
         """Token and CA of the job with this uid, for its Secret; empty where there is no service."""
         ...
 
-    def pause_of(self, key: Key) -> float | None:
+    def pause_of(self, key: JobKey) -> float | None:
         """How long its last change of size stopped the job, if it said so."""
         ...
 
-    def changed(self, key: Key) -> None:
+    def changed(self, key: JobKey) -> None:
         """What is known of the job may have changed."""
         ...
 
@@ -56,18 +58,19 @@ class NoService:
     def credentials(self, uid: str) -> tuple[str, str]:
         return "", ""
 
-    def pause_of(self, key: Key) -> float | None:
+    def pause_of(self, key: JobKey) -> float | None:
         return None
 
-    def changed(self, key: Key) -> None:
+    def changed(self, key: JobKey) -> None:
         return None
 
 
 class Reconciler:
-    """`settle`: how long what may wait does wait for more of its kind, in seconds."""
+    """For the jobs of one kind. `settle`: how long what may wait does wait for more of its kind, in seconds."""
 
     def __init__(
         self,
+        kind: JobKind,
         client: Client,
         caches: Caches,
         book: JobBook,
@@ -80,12 +83,13 @@ class Reconciler:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._caches, self._book, self._grants, self._recorder = caches, book, grants, recorder
-        self._executor = Executor(client)
+        self._kind, self._executor = kind, Executor(client, kind.resource)
         self._settings, self._service, self._settle, self._clock = settings, service, settle, clock
         self._notes: dict[str, Notes] = {}
-        self._keys: dict[Key, str] = {}
+        self._keys: dict[JobKey, str] = {}
 
-    async def __call__(self, key: Key) -> float | None:
+    async def __call__(self, named: Key) -> float | None:
+        key = JobKey(self._kind.name, *named)
         entry = self._book.entry(key)
         self._forget_predecessor(key, entry)
         if entry is None or entry.raw.metadata.deletion_timestamp is not None:
@@ -99,7 +103,7 @@ class Reconciler:
         finally:
             self._service.changed(key)
 
-    def _forget_predecessor(self, key: Key, entry: Entry | None) -> None:
+    def _forget_predecessor(self, key: JobKey, entry: Entry | None) -> None:
         uid = entry.uid if entry is not None else None
         known = self._keys.get(key)
         if known is not None and known != uid:
@@ -110,26 +114,26 @@ class Reconciler:
 
     # Looking.
 
-    def _look(self, key: Key, entry: Entry, notes: Notes, now: float) -> Outcome:
+    def _look(self, key: JobKey, entry: Entry, notes: Notes, now: float) -> Outcome:
         if entry.job is None:
             return refused(entry.status, entry.refused, entry.raw.metadata.generation, now)
         token, ca = self._service.credentials(entry.uid)
-        look = TrainingLook(
-            entry.job,
-            self._observed(key, entry.uid, notes, now),
-            self._grants.get(entry.uid),
-            self._settings,
-            now,
+        look = Look(
+            job=entry.job,
+            observed=self._observed(key, entry.uid, notes, now),
+            grant=self._grants.get(entry.uid),
+            settings=self._settings,
+            now=now,
             warnings=entry.warnings,
             refused_edits=entry.refused,
             token=token,
             ca=ca,
         )
-        return look.outcome()
+        return self._kind.look(look)
 
-    def _observed(self, key: Key, uid: str, notes: Notes, now: float) -> Observed:
+    def _observed(self, key: JobKey, uid: str, notes: Notes, now: float) -> Observed:
         notes.forget_old(now)
-        strangers = [refusal for refusal in notes.refusals.values() if self._stranger(key[0], refusal)]
+        strangers = [refusal for refusal in notes.refusals.values() if self._stranger(key.namespace, refusal)]
         for refusal in [one for one in notes.refusals.values() if one.kind == Pod.KIND and one.foreign]:
             if refusal not in strangers:
                 del notes.refusals[refusal.kind, refusal.name]
@@ -153,11 +157,11 @@ class Reconciler:
     # Acting.
 
     async def _act(self, entry: Entry, notes: Notes, outcome: Outcome, now: float) -> float | None:
-        versions: dict[str, int] = {}
+        versions: dict[Resource, int] = {}
         changed = outcome.status != entry.status
         ready = outcome.urgent or self._is_time(notes, outcome, changed, now)
         if changed and ready:
-            versions[TRAINING_JOBS.kind] = await self._write_status(entry, outcome, notes, now)
+            versions[self._kind.resource] = await self._write_status(entry, outcome, notes, now)
         soft = outcome.soft if ready and not outcome.urgent else ()
         if soft:
             notes.soft_since = None
@@ -183,13 +187,13 @@ class Reconciler:
         metadata = entry.raw.metadata
         status = msgspec.to_builtins(outcome.status)
         patch = (replace("/metadata/resourceVersion", metadata.resource_version), add("/status", status))
-        change = Change(TRAINING_JOBS.kind, metadata.name, metadata.resource_version, patch, "status")
+        change = Change(self._kind.resource.kind, metadata.name, metadata.resource_version, patch, "status")
         deeds = await self._executor.carry_out([change], namespace=metadata.namespace, job_uid=entry.uid)
         notes.soft_since = None
         if outcome.status.reason != entry.status.reason:
             notes.worded_at = now
         self._tell(entry.raw, outcome.events)
-        return deeds.versions[TRAINING_JOBS.kind]
+        return deeds.versions[self._kind.resource]
 
     def _note(self, notes: Notes, deeds: Deeds, now: float) -> None:
         notes.succeed(deeds.made, unwatched=UNWATCHED)
@@ -205,7 +209,7 @@ class Reconciler:
         return None if soonest is None else max(0.0, soonest - self._clock())
 
     def _tell(self, raw: RawJob, events: tuple[JobEvent, ...]) -> None:
-        about = Reference.to(TRAINING_JOBS, raw)
+        about = Reference.to(self._kind.resource, raw)
         for event in events:
-            self._recorder.record(about, event.reason, event.message, kind=event.type)
+            self._recorder.record(about, event.reason, event.message, kind=event.type, controller=self._kind.component)
             log.info("%s/%s: %s: %s", about.namespace, about.name, event.reason, event.message)

@@ -7,7 +7,7 @@ own looks carry them out. What was granted and is not in the caches yet counts a
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,13 +17,12 @@ from edl.api import timestamp
 from edl.api.core import Node, Pod
 from edl.api.problem import errors
 from edl.api.roles import Installation
-from edl.api.training_job import TrainingJob, TrainingScale
 from edl.jobs.grant import Grant
 from edl.jobs.phase import FINAL
-from edl.kube.objects import Key
 from edl.operator.book import Entry, JobBook
 from edl.operator.caches import Caches
 from edl.operator.grants import Grants, spread
+from edl.operator.kinds import JobKey
 from edl.operator.resources import RawJob
 from edl.scheduler.memory import Memory
 from edl.scheduler.objects import Invalid, Objects
@@ -36,7 +35,7 @@ log = logging.getLogger(__name__)
 INTERVAL = 5.0
 DEBOUNCE = 0.08
 REST = 15.0  # after a cycle the loop rests this many times as long as it took
-Requeue = Callable[[Key, int], None]
+Requeue = Callable[[JobKey, int], None]
 """Asks for a look at a job; the lower number goes first."""
 
 SHRINKING, GROWING, TOLD = 0, 1, 2
@@ -74,7 +73,7 @@ class SchedulingLoop:
         self._memory = Memory()
         self._stirred = asyncio.Event()
         self._took = 0.0
-        self._overlaid: dict[str, tuple[TrainingJob, Grant, TrainingJob]] = {}
+        self._overlaid: dict[str, tuple[Any, Grant, Any]] = {}
 
     def stir(self, _: object = None) -> None:
         """Something changed that a plan may depend on."""
@@ -99,7 +98,7 @@ class SchedulingLoop:
     def _sources(self) -> Sequence[tuple[Any, Any]]:
         caches = self._caches
         return [
-            (caches.jobs, _job_matters),
+            *((informer, _job_matters) for informer in caches.jobs.values()),
             (caches.pods, _pod_matters),
             (caches.nodes, _node_matters),
             *((informer, _changed) for informer in caches.bounds),
@@ -133,7 +132,7 @@ class SchedulingLoop:
 
     def _objects(self, entries: Sequence[Entry]) -> Objects:
         caches = self._caches
-        jobs = [self._with_grant(entry.job) for entry in entries if entry.job is not None]
+        jobs = [self._with_grant(entry) for entry in entries if entry.job is not None]
         self._overlaid = {uid: known for uid, known in self._overlaid.items() if self._grants.get(uid) is not None}
         return Objects(
             nodes=tuple(caches.nodes.all()),
@@ -147,16 +146,18 @@ class SchedulingLoop:
             namespaces=tuple(caches.namespaces.all()),
         )
 
-    def _with_grant(self, job: TrainingJob) -> TrainingJob:
+    def _with_grant(self, entry: Entry) -> Any:
         """The job as it will be once what was granted to it is written."""
-        uid = job.metadata.uid
-        grant, scale = self._grants.get(uid), job.status.scale_status or TrainingScale()
-        if grant is None or grant.target == scale.target or job.status.finished:
+        job, uid, kind = entry.job, entry.uid, entry.kind
+        grant, scale = self._grants.get(uid), kind.scale_of(job.status)
+        target = scale.target if scale is not None else None
+        if grant is None or grant.target == target or job.status.finished:
             return job
         known = self._overlaid.get(uid)
         if known is None or known[0] is not job or known[1] is not grant:
-            when = timestamp.text(self._clock()) if grant.target != (scale.target or 0) else scale.last_scale_time
-            status = replace(job.status, scale_status=replace(scale, target=grant.target, last_scale_time=when))
+            same = grant.target == (target or 0)
+            when = (scale.last_scale_time if scale is not None else None) if same else timestamp.text(self._clock())
+            status = kind.with_target(job.status, grant.target, when)
             known = self._overlaid[uid] = job, grant, replace(job, status=status)
         return known[2]
 
@@ -174,26 +175,20 @@ class SchedulingLoop:
             before = known.target if known is not None else _target(entry)
             if before != grant.target:
                 changed.append(decision)
-            self._requeue((decision.namespace, decision.name), _urgency(before, grant.target))
+            self._requeue(entry.key, _urgency(before, grant.target))
         self._grants.keep(entries)
         return tuple(changed)
 
 
 def grant_of(decision: Decision) -> Grant:
-    """Of placements and leavers those of the role that the size counts are ours to place; others have controllers."""
-    lead = _lead(decision)
+    """Of placements and leavers those of roles whose pods we make ourselves are used; others have controllers."""
     return Grant(
         target=decision.target,
         code=str(decision.code),
         words=decision.reason,
-        nodes=spread(decision.placements.get(lead, {})),
-        leavers=decision.leavers.get(lead, {}),
+        nodes={role: spread(nodes) for role, nodes in decision.placements.items()},
+        leavers=decision.leavers,
     )
-
-
-def _lead(decision: Decision) -> str:
-    """The roles of a decision come in the order of making: the one that the size counts comes last."""
-    return list(decision.roles)[-1] if decision.roles else ""
 
 
 def _urgency(before: int | None, after: int) -> int:
@@ -203,7 +198,7 @@ def _urgency(before: int | None, after: int) -> int:
 
 
 def _target(entry: Entry) -> int | None:
-    scale = entry.status.scale_status
+    scale = entry.kind.scale_of(entry.status)
     return scale.target if scale is not None else None
 
 
@@ -248,7 +243,8 @@ def _job_matters(old: RawJob | None, new: RawJob | None) -> tuple[int, ...]:
 
 
 def _finished(job: RawJob) -> bool:
-    return isinstance(job.status, dict) and job.status.get("phase") in FINAL
+    """Kinds spell their phases with capitals or without."""
+    return isinstance(job.status, Mapping) and str(job.status.get("phase")).lower() in FINAL
 
 
 def _pod_matters(old: Pod | None, new: Pod | None) -> tuple[int, ...]:

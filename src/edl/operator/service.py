@@ -12,19 +12,17 @@ from typing import Any
 from aiohttp import web
 
 from edl.api.core import EndpointSlice, Pod
-from edl.api.training_job import TrainingScale
-from edl.api.training_roles import TRAINER
 from edl.jobs.children import Owner
-from edl.jobs.slots import slot_name
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
-from edl.kube.objects import Key
 from edl.kube.resource import Resource
 from edl.operator.book import Entry, JobBook
 from edl.operator.caches import Caches
 from edl.operator.identity import Identity, remember_port
 from edl.operator.job_service import JobRecord, JobService, RoleRecord
 from edl.operator.job_service.configmap import ConfigMapStore
+from edl.operator.job_service.server import Name
+from edl.operator.kinds import BY_NAME, JobKey, JobKind
 from edl.operator.settings import SECRET, SERVICE, OperatorSettings, ServiceSettings
 
 log = logging.getLogger(__name__)
@@ -48,48 +46,46 @@ class Records:
 
     def __init__(self, caches: Caches, book: JobBook, identity: Identity) -> None:
         self._caches, self._book, self._identity = caches, book, identity
-        self._kept: dict[Key, JobRecord] = {}
+        self._kept: dict[JobKey, JobRecord] = {}
 
-    def __call__(self, namespace: str, name: str) -> JobRecord | None:
-        key = (namespace, name)
-        record = self._kept.get(key)
-        if record is None:
-            entry = self._book.entry(key)
-            if entry is None or entry.job is None:
-                return None
-            record = self._kept[key] = self._record(entry)
-        return record
+    def __call__(self, namespace: str, name: str) -> list[JobRecord]:
+        """One for each job of this name: kinds have their names for themselves."""
+        entries = (entry for entry in self._book.named(namespace, name) if entry.job is not None)
+        return [self._kept.get(entry.key) or self._record(entry) for entry in entries]
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: JobKey) -> None:
         self._kept.pop(key, None)
 
     def _record(self, entry: Entry) -> JobRecord:
-        status, metadata = entry.status, entry.raw.metadata
-        scale = status.scale_status or TrainingScale()
+        kind, status, metadata = entry.kind, entry.status, entry.raw.metadata
+        scale = kind.scale_of(status)
         pods = [pod for pod in self._caches.pods_of(entry.uid) if not pod.finished]
-        return JobRecord(
+        record = self._kept[entry.key] = JobRecord(
             uid=entry.uid,
             token=self._identity.token(entry.uid),
+            tag=kind.tag,
             phase=status.phase,
-            size=scale.current,
-            target=scale.target or 0,
-            roles={role.role: _role(metadata.name, role.role, role.desired) for role in status.replica_statuses},
+            size=scale.current if scale is not None else 0,
+            target=(scale.target if scale is not None else None) or 0,
+            roles={role: _role(kind, metadata.name, role, size) for role, size in kind.roles(status).items()},
             leaving=tuple(sorted(pod.metadata.name for pod in pods if _leaves(pod))),
             pods=frozenset(pod.metadata.name for pod in pods),
             owner=Owner(entry.raw.api_version, entry.raw.kind, metadata.name, metadata.uid).reference(),
         )
+        return record
 
 
 def _leaves(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
 
 
-def _role(job: str, role: str, replicas: int) -> RoleRecord:
-    """Trainers have a name per slot. The others say where they are when they claim theirs."""
-    if role != TRAINER:
-        return RoleRecord(replicas)
-    names = (f"{slot_name(job, role, index)}.{job}-{role}" for index in range(replicas))
-    return RoleRecord(replicas, tuple(names))
+def _role(kind: JobKind, job: str, role: str, replicas: int) -> RoleRecord:
+    addresses = tuple(kind.address(job, role, index) for index in range(replicas))
+    return RoleRecord(replicas, addresses if all(addresses) else ())
+
+
+def _name(key: JobKey) -> Name:
+    return key.namespace, key.name, BY_NAME[key.kind].tag
 
 
 class ServicePart:
@@ -104,13 +100,13 @@ class ServicePart:
     def credentials(self, uid: str) -> tuple[str, str]:
         return self._identity.token(uid), self._identity.ca
 
-    def changed(self, key: Key) -> None:
+    def changed(self, key: JobKey) -> None:
         self._records.forget(key)
-        self.service.changed(*key)
+        self.service.changed(_name(key))
 
-    def pause_of(self, key: Key) -> float | None:
+    def pause_of(self, key: JobKey) -> float | None:
         """How long the job's last change of size stopped its training, if it said so."""
-        found = self.service.progress(*key)
+        found = self.service.progress(_name(key))
         return found[0].pause if found is not None else None
 
     @contextlib.asynccontextmanager

@@ -49,14 +49,16 @@ class ConfigMapStore:
 
     async def load(self, namespace: str, name: str, record: JobRecord) -> Stored | None:
         try:
-            found = await self._find(namespace, name)
+            found = await self._find(namespace, _name(name, record))
         except KubeError as error:
             raise UnavailableError(str(error)) from error
         if found is None or found.metadata.labels.get(UID_LABEL, record.uid) != record.uid:
             return None
         if UID_LABEL not in found.metadata.labels:
-            raise UnavailableError(f"ConfigMap {namespace}/{_name(name)} is not ours; delete it or rename the job")
-        return Stored(_decode(found, f"ConfigMap {namespace}/{_name(name)}"), found.metadata.resource_version)
+            raise UnavailableError(
+                f"ConfigMap {namespace}/{_name(name, record)} is not ours; delete it or rename the job"
+            )
+        return Stored(_decode(found, f"ConfigMap {namespace}/{_name(name, record)}"), found.metadata.resource_version)
 
     async def save(self, namespace: str, name: str, record: JobRecord, state: JobState, version: str | None) -> str:
         body = _body(namespace, name, record, state, version)
@@ -68,7 +70,7 @@ class ConfigMapStore:
                 )
             else:
                 saved = await self._client.replace(
-                    CONFIGMAPS, _name(name), body, type=_ConfigMap, namespace=namespace, timeout=self._timeout
+                    CONFIGMAPS, _name(name, record), body, type=_ConfigMap, namespace=namespace, timeout=self._timeout
                 )
         except ApiError as error:
             kind = ConflictError if error.code == 409 or error.is_not_found else UnavailableError
@@ -79,9 +81,7 @@ class ConfigMapStore:
 
     async def _find(self, namespace: str, name: str) -> _ConfigMap | None:
         try:
-            return await self._client.get(
-                CONFIGMAPS, _name(name), type=_ConfigMap, namespace=namespace, timeout=self._timeout
-            )
+            return await self._client.get(CONFIGMAPS, name, type=_ConfigMap, namespace=namespace, timeout=self._timeout)
         except ApiError as error:
             if error.is_not_found:
                 return None
@@ -89,22 +89,22 @@ class ConfigMapStore:
 
     async def _make_room(self, namespace: str, name: str, record: JobRecord) -> None:
         """Removes what an older job of the same name left; the garbage collector may not have come by yet."""
-        found = await self._find(namespace, name)
+        found = await self._find(namespace, _name(name, record))
         if found is None or found.metadata.labels.get(UID_LABEL, record.uid) == record.uid:
             return
         await self._client.delete(
-            CONFIGMAPS, _name(name), namespace=namespace, uid=found.metadata.uid, timeout=self._timeout
+            CONFIGMAPS, _name(name, record), namespace=namespace, uid=found.metadata.uid, timeout=self._timeout
         )
 
 
-def _name(job: str) -> str:
-    return f"{job}-edl-state"
+def _name(job: str, record: JobRecord) -> str:
+    return f"{job}-{record.tag}-state"
 
 
 def _body(namespace: str, name: str, record: JobRecord, state: JobState, version: str | None) -> dict[str, Any]:
     meta = _Meta(state.revision, state.writer, state.slots, {key: value.version for key, value in state.values.items()})
     metadata: dict[str, Any] = {
-        "name": _name(name),
+        "name": _name(name, record),
         "namespace": namespace,
         "labels": {"edl.dev/job": name, UID_LABEL: record.uid},
     }

@@ -1,5 +1,6 @@
 """What the operator tells the service about a job, and what the job tells the operator."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -18,6 +19,8 @@ class JobRecord(msgspec.Struct, frozen=True):
 
     uid: str
     token: str
+    tag: str = "edl"
+    """Short name of its kind: jobs of two kinds may have one name."""
     phase: str = ""
     size: int = 0
     target: int = 0
@@ -28,9 +31,9 @@ class JobRecord(msgspec.Struct, frozen=True):
 
 
 class Jobs(Protocol):
-    """The present record of a job, None if there is no such job. Called often: answers from memory."""
+    """The present records of the jobs of a name, one for each kind at most. Called often: answers from memory."""
 
-    def __call__(self, namespace: str, name: str) -> JobRecord | None: ...
+    def __call__(self, namespace: str, name: str) -> Sequence[JobRecord]: ...
 
 
 class Progress(msgspec.Struct, omit_defaults=True, rename={"pass_index": "pass"}):

@@ -24,6 +24,8 @@ from .store import Store
 
 LOOK = 5.0  # how often a waiting call looks at the record again, should nobody have said that it changed
 
+Name = tuple[str, str, str]
+"""Namespace, name and the short name of the kind."""
 Handler = Callable[[web.Request, Session], Awaitable[web.StreamResponse]]
 
 
@@ -45,7 +47,7 @@ class JobService:
     ) -> None:
         self._store, self._jobs, self._clock, self._sleep, self._interval = store, jobs, clock, sleep, interval
         self._turns = Turns(clock=clock, sleep=sleep)
-        self._sessions: dict[tuple[str, str], Session] = {}
+        self._sessions: dict[Name, Session] = {}
         self._led_since: float | None = None
         self._writer = ""
 
@@ -59,18 +61,21 @@ class JobService:
             session.wake()
         self._sessions.clear()
 
-    def changed(self, namespace: str, name: str) -> None:
+    def changed(self, name: Name) -> None:
         """The job's record changed, or the job is gone: waiting calls learn it now instead of seconds later."""
-        session, record = self._sessions.get((namespace, name)), self._jobs(namespace, name)
-        if session and record and record.uid == session.record.uid:
+        session = self._sessions.get(name)
+        if session is None:
+            return
+        record = next((record for record in self._jobs(*name[:2]) if record.uid == session.record.uid), None)
+        if record is not None:
             session.observe(record)
-        elif session:
-            self._sessions.pop((namespace, name)).state.close()
+        else:
+            self._sessions.pop(name).state.close()
             session.wake()
 
-    def progress(self, namespace: str, name: str) -> tuple[Progress, float] | None:
+    def progress(self, name: Name) -> tuple[Progress, float] | None:
         """The job's last report and its age in seconds, None if this leader has had none."""
-        session = self._sessions.get((namespace, name))
+        session = self._sessions.get(name)
         if session is None or session.reported_at is None:
             return None
         return session.progress, self._clock() - session.reported_at
@@ -110,10 +115,12 @@ class JobService:
         if self._led_since is None:
             raise RefusedError(503, "not-leading", "this replica does not lead", retry_after=1)
         namespace, name = request.match_info["namespace"], request.match_info["name"]
-        record = self._jobs(namespace, name)
-        if record is None:
+        records = self._jobs(namespace, name)
+        if not records:
             raise RefusedError(404, "no-such-job", f"there is no job {namespace}/{name}")
-        if not record.token or not hmac.compare_digest(token_of(request).encode(), record.token.encode()):
+        token = token_of(request).encode()
+        record = next((one for one in records if one.token and hmac.compare_digest(token, one.token.encode())), None)
+        if record is None:
             raise RefusedError(401, "unauthorized", f"this token does not open job {namespace}/{name}")
         session = self._open(namespace, name, record, self._led_since)
         await session.state.load()
@@ -121,7 +128,7 @@ class JobService:
         return session
 
     def _open(self, namespace: str, name: str, record: JobRecord, led_since: float) -> Session:
-        session = self._sessions.get((namespace, name))
+        session = self._sessions.get((namespace, name, record.tag))
         if session and session.record.uid == record.uid:
             return session
         if session:
@@ -139,7 +146,7 @@ class JobService:
             interval=self._interval,
             on_commit=session.wake,
         )
-        self._sessions[namespace, name] = session
+        self._sessions[namespace, name, record.tag] = session
         return session
 
     async def _claim(self, request: web.Request, session: Session) -> web.Response:

@@ -1,0 +1,88 @@
+"""The kinds of job that the operator looks after: one row each. Nothing else in the operator knows one from another."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from edl.api import kinds
+from edl.api.kinds import Kind
+from edl.api.status import Scale
+from edl.api.training_job import TrainingJobStatus, TrainingScale
+from edl.api.training_roles import TRAINER
+from edl.jobs.look import Look
+from edl.jobs.outcome import Outcome
+from edl.jobs.slots import slot_name
+from edl.jobs.training_job import TrainingLook
+from edl.kube.resource import Resource
+from edl.operator.resources import resource_of
+
+
+class JobKey(NamedTuple):
+    """A job by name. Two kinds may each have one of the same name; `kind` is a JobKind's."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class JobKind(msgspec.Struct, frozen=True, kw_only=True):
+    """`kind` is its row in the API's registry, which has its type and its names."""
+
+    kind: Kind
+    status: type[Any]
+    look: Callable[[Look[Any]], Outcome]
+    scale_field: str
+    """The member of its status that holds the scheduling facts."""
+    roles: Callable[[Any], Mapping[str, int]]
+    """From a status to the pods that each role should have."""
+    address: Callable[[str, str, int], str]
+    """From job, role and index to the name by which others find that slot, empty if it says itself where it is."""
+    component: str = "edl.dev/operator"
+    """Who speaks in the job's Events."""
+
+    @property
+    def name(self) -> str:
+        return self.kind.crd_name
+
+    @property
+    def tag(self) -> str:
+        """Short, for names of objects that jobs of several kinds have."""
+        return self.kind.short_names[0]
+
+    @property
+    def resource(self) -> Resource:
+        return resource_of(self.kind)
+
+    def scale_of(self, status: Any) -> Scale | TrainingScale | None:
+        scale: Scale | TrainingScale | None = getattr(status, self.scale_field)
+        return scale
+
+    def with_target(self, status: Any, target: int, when: str | None) -> Any:
+        """The status as it will be once a grant is written."""
+        empty = TrainingScale() if self.status is TrainingJobStatus else Scale()
+        scale = replace(self.scale_of(status) or empty, target=target, last_scale_time=when)
+        return replace(status, **{self.scale_field: scale})
+
+
+def _training_look(look: Look[Any]) -> Outcome:
+    return TrainingLook(look).outcome()
+
+
+def _training_address(job: str, role: str, index: int) -> str:
+    """Trainers have a name per slot. The others say where they are when they claim theirs."""
+    return f"{slot_name(job, role, index)}.{job}-{role}" if role == TRAINER else ""
+
+
+TRAINING = JobKind(
+    kind=kinds.TRAINING_JOB,
+    status=TrainingJobStatus,
+    look=_training_look,
+    scale_field="scale_status",
+    roles=lambda status: {one.role: one.desired for one in status.replica_statuses},
+    address=_training_address,
+)
+
+KINDS = (TRAINING,)
+BY_NAME: Mapping[str, JobKind] = {kind.name: kind for kind in KINDS}
