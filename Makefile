@@ -4,9 +4,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 READY  := $(VENV)/.runtime
+FRAMEWORKS := .venv-frameworks
+FRAMEWORKS_STAMP := $(FRAMEWORKS)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit test-kube bench clean
+.PHONY: help demo test lint unit test-kube test-frameworks bench bench-frameworks clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -20,6 +22,15 @@ $(READY): pyproject.toml constraints.txt
 
 $(STAMP): $(READY)
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# uv, because it keeps unpacked packages in a cache that every checkout links to: minutes the first time, seconds later.
+$(FRAMEWORKS_STAMP): pyproject.toml constraints.txt constraints-frameworks.txt
+	@echo "setting up $(FRAMEWORKS) with PyTorch and PaddlePaddle (about 3 GB are fetched the first time on a machine)"
+	@$(PYTHON) -m venv $(FRAMEWORKS)
+	@$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check -c constraints-frameworks.txt uv
+	@grep -v '^numpy==' constraints.txt | cat - constraints-frameworks.txt > $(FRAMEWORKS)/constraints.txt
+	@$(FRAMEWORKS)/bin/uv pip install --python $(FRAMEWORKS)/bin/python -c $(FRAMEWORKS)/constraints.txt -e '.[dev,torch,paddle,transformers]'
 	@touch $@
 
 demo: $(READY) ## elastic training in about a minute: grow, shrink, survive; draws demo.svg
@@ -39,8 +50,14 @@ unit: $(STAMP)
 test-kube: $(STAMP) ## the tests on a real Kubernetes: of its own making (root, Go), or KUBECONFIG's
 	@$(BIN)/pytest -n 0 -m kube
 
+test-frameworks: $(FRAMEWORKS_STAMP) ## the tests with real PyTorch (torchrun) and real PaddlePaddle
+	@$(FRAMEWORKS)/bin/pytest -n 0 -m frameworks
+
 bench: $(STAMP) ## benchmarks: ratios against a peer or a bound measured in the same run
 	@for b in bench/bench_*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
-clean: ## remove the virtualenv and caches
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist
+bench-frameworks: $(FRAMEWORKS_STAMP) ## how long training stops when a worker joins, leaves or is killed: torchrun's own ways and ours
+	@$(FRAMEWORKS)/bin/python bench/bench_rendezvous.py
+
+clean: ## remove the virtualenvs and caches
+	@rm -rf $(VENV) $(FRAMEWORKS) .mypy_cache .ruff_cache .hypothesis build dist
