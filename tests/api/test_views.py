@@ -174,11 +174,25 @@ def test_a_plan_gives_fixed_servers_and_elastic_workers() -> None:
 
 
 def test_roles_that_a_plan_does_not_name_are_left_alone() -> None:
-    status = {"replicaStatuses": {"ps": {"desired": 2}, "worker": {"desired": 3}}}
+    status = {"plan": {"roles": {"ps": {"replicas": 2, "resource": {"cpu": 3}}, "worker": {"replicas": 3}}}}
     plan = varied(JOB_RESOURCE, **{"spec.worker": ABSENT, "spec.parameter_server": ABSENT})
     found = seen(EASYDL_JOB | {"status": status}, resource=object_of(plan))
-    assert (found.min, found.max) == (3, 3)
+    assert (found.min, found.max) == (1, 3)
     assert counts(found, 3) == {"trainer": 1, "ps": 2, "worker": 3, "evaluator": 1}
+    servers = next(role for role in found.roles if role.name == "ps")
+    cpus = [servers.template_at(index)["spec"]["containers"][0]["resources"]["limits"]["cpu"] for index in (0, 2)]
+    assert cpus == ["8", "3"]  # an entry of its own, and what the role had
+
+
+def test_a_job_follows_its_last_plan_when_that_is_gone() -> None:
+    status = {"plan": {"roles": {"ps": {"replicas": 2}, "worker": {"replicas": 3}}}}
+    assert counts(seen(EASYDL_JOB | {"status": status}), 2) == {"trainer": 1, "ps": 2, "worker": 2}
+
+
+def test_without_workers_the_trainer_leads_and_the_others_keep_it_company() -> None:
+    found = seen(EASYDL_JOB, resource=object_of(varied(JOB_RESOURCE, **{"spec.worker.replicas": 0})))
+    assert (found.min, found.max, found.lead.name) == (1, 1, "trainer")
+    assert counts(found, 1) == {"trainer": 1, "ps": 4, "evaluator": 1}
 
 
 def test_ring_allreduce_has_no_parameter_servers() -> None:
@@ -186,7 +200,7 @@ def test_ring_allreduce_has_no_parameter_servers() -> None:
     assert counts(seen(job, resource=object_of(JOB_RESOURCE)), 1) == {"trainer": 1, "worker": 1, "evaluator": 0}
 
 
-def test_the_newest_plan_of_the_same_namespace_counts() -> None:
+def test_the_oldest_plan_of_the_same_namespace_rules() -> None:
     def plan(name: str, **metadata: str) -> JobResource:
         made: JobResource = object_of(varied(JOB_RESOURCE, metadata={"name": name, **metadata}))
         return made
@@ -195,8 +209,8 @@ def test_the_newest_plan_of_the_same_namespace_counts() -> None:
     old = plan("z", creationTimestamp="2026-01-01T00:00:00Z")
     new = plan("a", creationTimestamp="2026-01-02T00:00:00Z")
     far = plan("b", namespace="other", creationTimestamp="2026-01-03T00:00:00Z")
-    going = plan("c", creationTimestamp="2026-01-04T00:00:00Z", deletionTimestamp="2026-01-05T00:00:00Z")
-    assert resource_of(job, [old, new, far, going]) is new
+    going = plan("c", creationTimestamp="2025-01-04T00:00:00Z", deletionTimestamp="2026-01-05T00:00:00Z")
+    assert resource_of(job, [new, old, far, going]) is old
     assert resource_of(job, [far]) is None
 
 

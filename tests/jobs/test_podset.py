@@ -1,6 +1,7 @@
 """Which pods come and which go: each rule of the pod set as a short table."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -302,7 +303,7 @@ def test_whatever_happens_the_set_settles_at_its_size(story: list[tuple[int, str
     assert world.step(3, crash=False).record == result.record
 
 
-def moving(*uids: str) -> dict[str, object]:
+def moving(*uids: str) -> dict[str, Any]:
     return {"stale": frozenset(f"u-{uid}" for uid in uids)}
 
 
