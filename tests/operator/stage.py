@@ -94,13 +94,15 @@ class Stage:
             yield wire
 
     @contextlib.asynccontextmanager
-    async def standby(self, wire: Wire | None = None, **settings: Any) -> AsyncIterator[tuple[Wire, asyncio.Event]]:
+    async def standby(
+        self, wire: Wire | None = None, *, clock: Callable[[], float] = time.time, **settings: Any
+    ) -> AsyncIterator[tuple[Wire, asyncio.Event]]:
         """One that may or may not lead; the event tells."""
         wire = wire or Wire(self.transport())
         stop, leads = asyncio.Event(), asyncio.Event()
         quick = {"service": None, "lease": 5.0, "interval": 1.0, "debounce": 0.01, "settle": 0.1}
         chosen = OperatorSettings(**(quick | {"identity": f"op-{os.urandom(3).hex()}"} | settings))
-        task = asyncio.create_task(run_operator(wire, chosen, stop=stop, leads=leads.set))
+        task = asyncio.create_task(run_operator(wire, chosen, stop=stop, leads=leads.set, clock=clock))
         try:
             yield wire, leads
         finally:

@@ -1,6 +1,7 @@
 """The operator against a real API server: what a user sees of a job's life."""
 
 import asyncio
+import time
 from typing import Any
 
 from edl.kube.resource import Resource
@@ -36,15 +37,43 @@ async def _released(scene: Stage) -> bool:
 
 
 async def test_at_rest_nothing_is_written() -> None:
-    async with stage() as scene, scene.operator() as wire:
+    """For a minute, which the operator's clock covers in twelve steps; after each it looks at every job."""
+    ahead = 0.0
+    async with stage() as scene, scene.operator(clock=lambda: time.time() + ahead) as wire:
         await scene.submit("a", trainer={"min-instance": 1, "max-instance": 1})
         await scene.submit("waits", trainer={"min-instance": 99, "max-instance": 99})
         await scene.until_phase("running", "a")
         await scene.until_condition("Queued", name="waits")
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(1.5)
         before = len(wire.writes)
-        await asyncio.sleep(3.0)  # three cycles
+        for step in range(12):
+            ahead += 5.5
+            for name in ("a", "waits"):
+                touch = {"metadata": {"annotations": {"touched": str(step)}}}
+                await scene.client.patch(TRAINING_JOBS, name, touch, namespace="default")
+            await asyncio.sleep(0.2)
         assert wire.writes[before:] == []
+
+
+async def test_it_grows_when_a_freezing_window_ends_not_seconds_later() -> None:
+    async with stage(cpu="5") as scene, scene.operator(interval=300.0):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web"},
+            "spec": {"containers": [{"name": "web", "image": "x", "resources": {"requests": {"cpu": "2"}}}]},
+        }
+        await scene.client.create(PODS, pod, namespace="default")
+        await scene.until(lambda: _bound(scene, "web"), "the service has its room")
+        await scene.submit(trainer={"min-instance": 1, "max-instance": 6}, pserver=None, freezing_window="4s")
+        await scene.until(lambda: _size(scene, 2), "takes what is left")
+        await scene.client.delete(PODS, "web", namespace="default")
+        await scene.until(lambda: _size(scene, 4), "nothing else happens any more, and no interval ends")
+
+
+async def _bound(scene: Stage, name: str) -> bool:
+    pod = await scene.get(PODS, name)
+    return pod is not None and "nodeName" in pod["spec"]
 
 
 async def test_it_grows_into_what_is_free_and_gives_way_to_an_online_service() -> None:

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL = 5.0
 DEBOUNCE = 0.08
+AFTER = 0.01  # a timer may be early by a little, and a window that has not ended would cost an interval
 REST = 15.0  # after a cycle the loop rests this many times as long as it took
 Requeue = Callable[[JobKey, int], None]
 """Asks for a look at a job; the lower number goes first."""
@@ -73,6 +74,7 @@ class SchedulingLoop:
         self._memory = Memory()
         self._stirred = asyncio.Event()
         self._took = 0.0
+        self._wake: float | None = None
         self._overlaid: dict[str, tuple[Any, Grant, Any]] = {}
 
     def stir(self, _: object = None) -> None:
@@ -105,8 +107,10 @@ class SchedulingLoop:
         ]
 
     async def _wait(self) -> None:
+        """Until something changes, the first freezing window ends, or the interval is over."""
+        window = self._interval if self._wake is None else self._wake - self._clock() + AFTER
         try:
-            async with asyncio.timeout(self._interval):
+            async with asyncio.timeout(min(self._interval, max(0.0, window))):
                 await self._stirred.wait()
         except TimeoutError:
             return
@@ -119,7 +123,7 @@ class SchedulingLoop:
         entries = list(self._book.entries())
         objects = self._objects(entries)
         made = await asyncio.to_thread(self._plan, objects, started)
-        self._memory = made.memory
+        self._memory, self._wake = made.memory, made.wake
         changed = self._apply(made, {entry.uid: entry for entry in entries})
         self._took = self._clock() - started
         cycle = Cycle(made, self._took, changed)

@@ -72,6 +72,8 @@ class Plan(msgspec.Struct, frozen=True):
     memory: Memory
     steps: int = 0
     """Steps of growth that were tried: a measure of the work."""
+    wake: float | None = None
+    """When the first freezing window ends: the same cluster may be given another plan then."""
 
 
 def plan(snapshot: Snapshot, memory: Memory | None = None, *, now: float, settings: Settings | None = None) -> Plan:
@@ -93,7 +95,14 @@ def plan(snapshot: Snapshot, memory: Memory | None = None, *, now: float, settin
         cluster=_use(cycle),
         memory=_remember(cycle),
         steps=cycle.steps,
+        wake=_wake(cycle),
     )
+
+
+def _wake(cycle: Cycle) -> float | None:
+    """Of jobs whose size could change; who has just been given another one here is not in a window yet."""
+    ends = [frozen for unit in cycle.active if unit.floor < unit.ceiling and (frozen := unit.frozen_for(cycle.now)) > 0]
+    return cycle.now + min(ends) if ends else None
 
 
 def _decision(cycle: Cycle, unit: Unit) -> Decision:
