@@ -12,6 +12,9 @@ from edl.api.roles import Installation, JobView, Role, replicas_at
 from edl.api.views import resource_of, view
 from tests.api.samples import ABSENT, EASYDL_JOB, JOB_RESOURCE, PYTORCH_JOB, TRAINING_JOB, Data, varied
 
+# Its trainer has its place: from here on plans are followed.
+BEGUN: Data = EASYDL_JOB | {"status": {"scale": {"target": 1, "lastScaleTime": "2026-01-01T00:00:00Z"}}}
+
 
 def object_of(value: Data) -> Any:
     checked = check(value)
@@ -158,8 +161,19 @@ def test_an_easydl_job_is_its_trainer_until_a_plan_comes() -> None:
     assert container(found, "trainer") == {"name": "trainer", "image": "edl:test", "command": ["edl", "trainer"]}
 
 
+def test_the_trainer_comes_first_even_if_its_plan_is_there_already() -> None:
+    found = seen(EASYDL_JOB, resource=object_of(JOB_RESOURCE))
+    assert (found.lead.name, found.max, counts(found, 1)) == ("trainer", 1, {"trainer": 1})
+
+
+def test_what_was_granted_to_the_trainer_is_no_grant_of_workers() -> None:
+    assert (seen(BEGUN).target, seen(BEGUN).last_scale_time is None) == (1, False)
+    planned = seen(BEGUN, resource=object_of(JOB_RESOURCE))
+    assert (planned.lead.name, planned.target, planned.last_scale_time) == ("worker", None, None)
+
+
 def test_a_plan_gives_fixed_servers_and_elastic_workers() -> None:
-    found = seen(EASYDL_JOB, resource=object_of(JOB_RESOURCE), installation=Installation(gpu="amd.com/gpu"))
+    found = seen(BEGUN, resource=object_of(JOB_RESOURCE), installation=Installation(gpu="amd.com/gpu"))
     assert (found.min, found.max, found.start) == (1, 4, 1)
     assert counts(found, 1) == {"trainer": 1, "ps": 4, "worker": 1, "evaluator": 0}
     assert counts(found, 4) == {"trainer": 1, "ps": 4, "worker": 4, "evaluator": 1}
@@ -190,13 +204,13 @@ def test_a_job_follows_its_last_plan_when_that_is_gone() -> None:
 
 
 def test_without_workers_the_trainer_leads_and_the_others_keep_it_company() -> None:
-    found = seen(EASYDL_JOB, resource=object_of(varied(JOB_RESOURCE, **{"spec.worker.replicas": 0})))
+    found = seen(BEGUN, resource=object_of(varied(JOB_RESOURCE, **{"spec.worker.replicas": 0})))
     assert (found.min, found.max, found.lead.name) == (1, 1, "trainer")
     assert counts(found, 1) == {"trainer": 1, "ps": 4, "evaluator": 1}
 
 
 def test_ring_allreduce_has_no_parameter_servers() -> None:
-    job = varied(EASYDL_JOB, **{"spec.distributionStrategy": "AllreduceStrategy"})
+    job = varied(BEGUN, **{"spec.distributionStrategy": "AllreduceStrategy"})
     assert counts(seen(job, resource=object_of(JOB_RESOURCE)), 1) == {"trainer": 1, "worker": 1, "evaluator": 0}
 
 

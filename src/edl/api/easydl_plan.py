@@ -6,7 +6,7 @@ from edl.api.easydl_job import ElasticJob, FollowedPlan
 from edl.api.job_resource import JobResource, RoleResource
 from edl.api.meta import EMPTY
 
-PS, WORKER, EVALUATOR = "ps", "worker", "evaluator"
+TRAINER, PS, WORKER, EVALUATOR = "trainer", "ps", "worker", "evaluator"
 
 
 def ruling(job: ElasticJob, resources: Iterable[JobResource]) -> JobResource | None:
@@ -30,9 +30,12 @@ def _age(resource: JobResource) -> tuple[str, str]:
 
 
 def followed(job: ElasticJob, resource: JobResource | None) -> FollowedPlan:
-    """A role that the plan does not name is left alone, and so is every role once the plan is gone."""
+    """A role that the plan does not name is left alone, and so is every role once the plan is gone.
+
+    First comes the trainer alone: before that has its place nothing is followed.
+    """
     known = job.status.plan or FollowedPlan()
-    if resource is None:
+    if resource is None or not (job.status.plan or (job.status.scale and job.status.scale.target)):
         return known
     return FollowedPlan(
         source=resource.metadata.name,
@@ -40,6 +43,12 @@ def followed(job: ElasticJob, resource: JobResource | None) -> FollowedPlan:
         roles={**(known.roles or EMPTY), **named(resource)} or None,
         updates=resource.spec.resource_updation or (),
     )
+
+
+def counted(plan: FollowedPlan | None) -> str:
+    """The role that the size of a job which follows this plan counts."""
+    workers = (plan.roles or EMPTY).get(WORKER) if plan is not None else None
+    return WORKER if workers is not None and workers.replicas > 0 else TRAINER
 
 
 def named(resource: JobResource) -> Mapping[str, RoleResource]:

@@ -6,12 +6,11 @@ from typing import Any
 import msgspec
 
 from edl.api.easydl_job import PARAMETER_SERVER, ElasticJob, FollowedPlan
-from edl.api.easydl_plan import EVALUATOR, PS, WORKER, followed
+from edl.api.easydl_plan import EVALUATOR, PS, TRAINER, WORKER, followed
 from edl.api.job_resource import JobResource, PodResource, RoleResource, container_resources
 from edl.api.roles import Installation, Role
 from edl.api.templates import Data, whole_template
 
-TRAINER = "trainer"
 NOTHING = RoleResource(replicas=0)
 
 

@@ -7,6 +7,7 @@ import msgspec
 from edl.api import annotations, duration, pytorch_job, timestamp
 from edl.api.defaults import default
 from edl.api.easydl_job import ElasticJob as EasydlJob
+from edl.api.easydl_plan import counted
 from edl.api.easydl_plan import ruling as resource_of
 from edl.api.easydl_roles import EasydlRoles
 from edl.api.job_resource import JobResource
@@ -16,7 +17,7 @@ from edl.api.pytorch_job import ElasticJob as PytorchJob
 from edl.api.roles import Installation, JobView, Role
 from edl.api.status import Scale
 from edl.api.templates import whole_template
-from edl.api.training_job import TrainingJob
+from edl.api.training_job import TrainingJob, TrainingScale
 from edl.api.training_roles import training_roles
 
 __all__ = ["Job", "resource_of", "view"]
@@ -51,7 +52,7 @@ def view(
 
 def _assembled(job: Job, roles: tuple[Role, ...], lead: Role, sizes: _Sizes, priority: tuple[int, str]) -> JobView:
     notes, meta = job.metadata.annotations, job.metadata
-    scale = (job.status.scale_status if isinstance(job, TrainingJob) else job.status.scale) or Scale()
+    scale = _scale(job, lead)
     return JobView(
         kind=job.kind,
         api_version=job.api_version,
@@ -85,6 +86,16 @@ def _assembled(job: Job, roles: tuple[Role, ...], lead: Role, sizes: _Sizes, pri
         finished=job.status.finished,
         roles=roles,
     )
+
+
+def _scale(job: Job, lead: Role) -> Scale | TrainingScale:
+    """What was granted in another role than the one that leads now says nothing about that."""
+    if isinstance(job, TrainingJob):
+        return job.status.scale_status or Scale()
+    scale = job.status.scale or Scale()
+    if isinstance(job, EasydlJob) and counted(job.status.plan) != lead.name:
+        return msgspec.structs.replace(scale, target=None, last_scale_time=None)
+    return scale
 
 
 def _roles(job: Job, resource: JobResource | None, installation: Installation) -> tuple[Role, ...]:
