@@ -66,9 +66,13 @@ async def usurped(store: FaultyStore, state: JobState) -> None:
     store.kept["ns", "job", "u"] = Stored(other, "another")
 
 
-def durable(store: MemoryStore, time: Timeline, name: str = "job", turns: Turns | None = None) -> DurableState:
+def durable(
+    store: MemoryStore, time: Timeline, name: str = "job", turns: Turns | None = None, burst: int = 1
+) -> DurableState:
     turns = turns or Turns(clock=time.clock, sleep=time.sleep)
-    return DurableState("ns", name, RECORD, store=store, turns=turns, clock=time.clock, sleep=time.sleep, writer="me")
+    return DurableState(
+        "ns", name, RECORD, store=store, turns=turns, clock=time.clock, sleep=time.sleep, writer="me", burst=burst
+    )
 
 
 def putting(data: bytes, key: str = "k") -> Callable[[JobState], tuple[JobState, int]]:
@@ -86,6 +90,31 @@ async def test_writes_within_a_second_become_one_and_are_answered_after_it() -> 
     await time.advance(0.2)
     assert [write.result() for write in writes] == [2, 3, 4, 5, 6]
     assert (store.writes, len(job.committed.values)) == (2, 6)
+
+
+async def test_a_job_that_begins_writes_a_few_times_at_once_and_once_a_second_after_that() -> None:
+    time, store = Timeline(), MemoryStore()
+    job = durable(store, time, burst=3)
+
+    async def written_within(seconds: float) -> int:
+        before = store.writes
+        writing = asyncio.create_task(_one_after_another(job))
+        await time.advance(seconds)
+        writing.cancel()
+        await settle()
+        return store.writes - before
+
+    assert await written_within(0.5) == 3
+    assert await written_within(10.0) == 10
+    await time.advance(1.9)
+    assert await written_within(0.5) == 1, "what it did not use in the meantime"
+    await time.advance(60.0)
+    assert await written_within(0.5) == 3
+
+
+async def _one_after_another(job: DurableState) -> None:
+    for number in range(100):
+        await job.write(putting(b"%d" % number))
 
 
 async def test_all_jobs_share_fifty_writes_a_second() -> None:

@@ -1,8 +1,9 @@
 """Group commit: many changes of one job, one write to the store, and no answer before that write is known to be there.
 
 A change is applied to the *staged* state at once, so that changes of one job are serial; readers see the *committed*
-state only. One task per job writes the staged state, at most once per `interval`, each write taking its turn in a
-budget that all jobs share. What a failed write did is found out by reading, never guessed.
+state only. One task per job writes the staged state, once per `interval` over time and a few times at once after a rest
+(a job that starts needs some writes one after another), each write taking its turn in a budget that all jobs share.
+What a failed write did is found out by reading, never guessed.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ Clock = Callable[[], float]
 Sleep = Callable[[float], Awaitable[None]]
 
 INTERVAL = 1.0
+BURST = 5
 WRITES_PER_SECOND = 50.0
 MAX_WAITING = 256  # calls of one job that wait for their write; past that a client is told to come back
 RETRY = 0.5
@@ -41,6 +43,20 @@ class Turns:
             await self._sleep(mine - now)
 
 
+class Allowance:
+    """One write per interval; what a job has not used it may use later, `burst` writes at most."""
+
+    def __init__(self, interval: float, burst: int) -> None:
+        self._interval, self._slack = interval, interval * (burst - 1)
+        self._due = float("-inf")  # when the next write would come if they came evenly
+
+    def wait(self, now: float) -> float:
+        return max(0.0, self._due - self._slack - now)
+
+    def spend(self, now: float) -> None:
+        self._due = max(now, self._due) + self._interval
+
+
 class DurableState:
     """The state of one job under one leader. `on_commit` is called whenever readers can see something new.
 
@@ -59,15 +75,15 @@ class DurableState:
         sleep: Sleep,
         writer: str,
         interval: float = INTERVAL,
+        burst: int = BURST,
         on_commit: Callable[[], None] = lambda: None,
     ) -> None:
         self._key = (namespace, name, record)
         self._store, self._turns, self._clock, self._sleep = store, turns, clock, sleep
-        self._writer, self._interval, self._on_commit = writer, interval, on_commit
+        self._writer, self._allowance, self._on_commit = writer, Allowance(interval, burst), on_commit
         self._loading = asyncio.Lock()
         self._version: str | None = None
         self._loaded = self._closed = False
-        self._wrote_at = float("-inf")
         self._waiting: dict[asyncio.Future[None], int] = {}  # whose change is in the staged revision named
         self._task: asyncio.Task[None] | None = None
         self.committed = self._staged = JobState()
@@ -113,8 +129,7 @@ class DurableState:
 
     async def _commit_all(self) -> None:
         while self._staged is not self.committed:
-            pause = self._wrote_at + self._interval - self._clock()
-            if pause > 0:
+            if (pause := self._allowance.wait(self._clock())) > 0:
                 await self._sleep(pause)
             await self._turns.take()
             try:
@@ -124,7 +139,7 @@ class DurableState:
                 await self._sleep(RETRY)
 
     async def _commit(self, staged: JobState) -> None:
-        self._wrote_at = self._clock()
+        self._allowance.spend(self._clock())
         try:
             self._version = await self._store.save(*self._key, staged, self._version)
         except (ConflictError, UnavailableError):
