@@ -81,7 +81,6 @@ def test_a_pod_keeps_what_decisions_read() -> None:
             (core.PodAffinityTerm("kubernetes.io/hostname", core.LabelSelector({"a": "b"})),)
         ),
     )
-    assert pod.status.pod_ip == "10.1.1.1"
     assert pod.status.container_statuses[0].state.terminated == core.Terminated(137, 9, "OOMKilled")
     assert pod.status.condition("Ready") == core.Condition("Ready", "True", last_transition_time="2026-01-01T00:00:00Z")
     assert pod.status.condition("Nothing") is None

@@ -98,7 +98,6 @@ class Toleration(Wire, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
 
 
 class SchedulingGate(Wire, frozen=True):
@@ -113,10 +112,8 @@ class PodSpec(Wire, frozen=True):
     """Pod-level resources, which stand in place of the containers' sum where they name a resource."""
     overhead: ResourceList = EMPTY
     restart_policy: str = ""
-    termination_grace_period_seconds: int = 30
     priority: int | None = None
     priority_class_name: str = ""
-    preemption_policy: str = ""
     scheduler_name: str = ""
     node_selector: Mapping[str, str] = EMPTY
     affinity: Affinity | None = None
@@ -164,7 +161,6 @@ class PodStatus(Wire, frozen=True):
     reason: str = ""
     message: str = ""
     start_time: str | None = None
-    pod_ip: str = msgspec.field(default="", name="podIP")
     nominated_node_name: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()

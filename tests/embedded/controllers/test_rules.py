@@ -5,10 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from edl.api.core import Toleration
 from edl.embedded.controllers.endpoints import Service, slices_of
 from edl.embedded.controllers.graph import Graph, Owned
-from edl.embedded.controllers.objects import PODS, Pod, StatefulSet
+from edl.embedded.controllers.objects import PODS, Pod, StatefulSet, Toleration
 from edl.embedded.controllers.rollout import Generation, budget, recreate, roll, spread
 from edl.embedded.controllers.statefulset import decide
 from edl.embedded.controllers.taints import Node, Taint, seconds_left, taints_of

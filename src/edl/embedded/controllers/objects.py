@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from edl.api.core import ContainerStatus, LabelSelector, Toleration
+from edl.api import core
+from edl.api.core import ContainerStatus, LabelSelector
 from edl.api.meta import EMPTY, Condition, ObjectMeta, Wire
 from edl.kube.resource import Resource
 
@@ -31,6 +32,10 @@ class Container(Wire, frozen=True):
     name: str = ""
     ports: tuple[Port, ...] = ()
     restart_policy: str = ""
+
+
+class Toleration(core.Toleration, frozen=True):
+    toleration_seconds: int | None = None
 
 
 class PodSpec(Wire, frozen=True):

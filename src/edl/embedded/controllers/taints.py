@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from edl.api.core import Toleration
 from edl.api.meta import Condition, ObjectMeta, Wire
+from edl.embedded.controllers.objects import Toleration
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
