@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl.jobs.podset import PodSetPlan, Rules, Wanted, plan_pods
+from edl.jobs.failures import Rules
+from edl.jobs.podset import PodSetPlan, Wanted, plan_pods
 from edl.jobs.record import Record, SlotRecord, from_status, indexes, ranges, to_status
 from edl.jobs.slots import SlotPod, State, pod_name
 

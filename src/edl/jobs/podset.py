@@ -11,20 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from edl.api.meta import EMPTY
+from edl.jobs.failures import Failure, Rules, account, not_before
 from edl.jobs.record import Ledger, Record
 from edl.jobs.slots import SlotPod, pod_name, slot_name
 from edl.jobs.succession import failed_moves as find_failed_moves
 from edl.jobs.succession import holders
-
-RESET_AFTER = 600.0  # a pod that ran this long starts the count of its slot's failures anew
-REFUSED_PAUSE = 5.0  # a pod that a node refused before it ran is not followed by the next one sooner than this
-
-
-class Rules(msgspec.Struct, frozen=True):
-    """When a slot whose pods fail by themselves is given up: at `limit` in a row, or at a `permanent` exit code."""
-
-    limit: int = 6
-    permanent: tuple[int, int] | None = None
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -46,6 +37,8 @@ class Wanted(msgspec.Struct, frozen=True):
     """Its one slot has no number in its name."""
     in_order: bool = False
     """Slots are given up from the highest: those that stay are 0 to size - 1."""
+    stalled: frozenset[str] = frozenset()
+    """Uids of pods that run and get nowhere."""
 
 
 class NewPod(msgspec.Struct, frozen=True):
@@ -53,14 +46,6 @@ class NewPod(msgspec.Struct, frozen=True):
     index: int
     attempt: int
     node: str = ""
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """A pod that failed by itself, now counted. `final`: its slot is given up."""
-
-    pod: SlotPod
-    count: int
-    final: bool
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -98,10 +83,10 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
     for pod in pods:
         ledger.seen(pod.index, pod.attempt)
     failed_moves = find_failed_moves(pods, ledger) if wanted.stale is not None else []
-    failures = _account([pod for pod in pods if pod not in failed_moves], ledger, wanted.rules)
+    failures = account([pod for pod in pods if pod not in failed_moves], ledger, wanted.rules, wanted.stalled)
     live, coming, doomed = holders(pods, ledger, wanted.stale)
-    given_up = _given_up(ledger, live, wanted.rules)
-    size = _open_slots(wanted.size, ledger, live, given_up)
+    given_up = _given_up(wanted, ledger, live)
+    size = _open_slots(wanted, ledger, live, given_up)
     leavers = _leavers(live.values(), len(live) - size, wanted)
     for pod in leavers:
         ledger.ended(pod.index, pod.attempt, pod.ran)
@@ -128,44 +113,17 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
             *leavers,
             *_stale([pod for pod in pods if pod not in failed_moves]),
             *(pod for pod in failed_moves if not pod.leaving),
+            *(pod for pod in pods if pod.lingers and not pod.leaving),
         ),
         failures=tuple(failures),
         given_up=tuple(_last_failed(pods, index) or index for index in sorted(given_up)),
         ready=sum(pod.ready for pod in running),
         leaving=sum(pod.leaving and not pod.overdue for pod in pods) + len(doomed) + len(leavers),
-        complete=bool(ledger.done) and not live and not given_up and size <= 0 < wanted.size,
+        complete=_complete(wanted, ledger, live, given_up),
         holders=live,
         coming={**coming, **moves},
         wake=min((when for when in (wake, later) if when is not None), default=None),
     )
-
-
-def _account(pods: Sequence[SlotPod], ledger: Ledger, rules: Rules) -> list[Failure]:
-    """Enter every end that is new: each counts once, whoever looks and however often."""
-    failures: list[Failure] = []
-    for pod in pods:
-        slot = ledger.slot(pod.index)
-        if pod.live or pod.attempt <= slot.ended or pod.index in ledger.done:
-            continue
-        if pod.state == "succeeded" and not pod.leaving:
-            ledger.ended(pod.index, pod.attempt, pod.ran)
-            ledger.done.add(pod.index)
-        elif pod.state == "failed" and not pod.leaving:
-            count = 1 if pod.ran >= RESET_AFTER else slot.failures + 1
-            final = count >= rules.limit or _permanent(pod, rules)
-            ledger.ended(pod.index, pod.attempt, pod.ran, failures=max(count, rules.limit) if final else count)
-            ledger.failed += 1
-            failures.append(Failure(pod, count, final))
-        else:
-            ledger.ended(pod.index, pod.attempt, pod.ran)
-    return failures
-
-
-def _permanent(pod: SlotPod, rules: Rules) -> bool:
-    if rules.permanent is None or pod.exit_code is None:
-        return False
-    first, last = rules.permanent
-    return first <= pod.exit_code <= last
 
 
 def _moves(
@@ -181,24 +139,39 @@ def _moves(
     if coming or not waiting:
         return {}, None
     index = waiting[0]
-    until = max((_refused_until(pod) for pod in pods if pod.index == index), default=0.0)
+    until = max((not_before(pod, 0, wanted.rules) for pod in pods if pod.index == index), default=0.0)
     if until > now:
         return {}, until
     return {index: _next_pod(wanted, index, ledger, "")}, None
 
 
-def _given_up(ledger: Ledger, live: Mapping[int, SlotPod], rules: Rules) -> set[int]:
-    """A slot at its limit stays given up, unless the limit was raised since."""
-    return ledger.at_limit(rules.limit) - {*live, *ledger.done}
+def _given_up(wanted: Wanted, ledger: Ledger, live: Mapping[int, SlotPod]) -> set[int]:
+    """A slot at its limit stays given up, unless the limit was raised since. Where pods are equals such slots are the
+    first to go in a shrink."""
+    given_up = ledger.at_limit(wanted.rules.limit) - {*live, *ledger.done}
+    if wanted.rules.equals:
+        excess = len(live) + len(ledger.done) + len(given_up) - wanted.size
+        for index in sorted(given_up, reverse=True)[: max(0, excess)]:
+            ledger.forgive(index)
+            given_up.remove(index)
+    return given_up
 
 
-def _open_slots(size: int, ledger: Ledger, live: Mapping[int, SlotPod], given_up: set[int]) -> int:
+def _open_slots(wanted: Wanted, ledger: Ledger, live: Mapping[int, SlotPod], given_up: set[int]) -> int:
     """How many pods should live. Slots that are done or given up are part of the size.
 
     What is left to do when the first are done is done by those that still run: a shrink never takes the last of them.
     """
-    left = size - len(ledger.done) - len(given_up)
-    return max(left, 1 if size > 0 and live and ledger.done else 0)
+    left = wanted.size - len(ledger.done) - len(given_up)
+    left = max(left, 1 if wanted.size > 0 and live and ledger.done else 0)
+    return min(left, len(live)) if wanted.rules.equals and ledger.done else left
+
+
+def _complete(wanted: Wanted, ledger: Ledger, live: Mapping[int, SlotPod], given_up: set[int]) -> bool:
+    """The work is done, and nobody is at it any more."""
+    if not ledger.done or live or wanted.size <= 0:
+        return False
+    return wanted.rules.equals or (not given_up and wanted.size <= len(ledger.done))
 
 
 def _leavers(live: Iterable[SlotPod], excess: int, wanted: Wanted) -> list[SlotPod]:
@@ -228,7 +201,8 @@ def _cost(pod: SlotPod) -> int:
 def _new_pods(
     wanted: Wanted, missing: int, closed: set[int], pods: Sequence[SlotPod], ledger: Ledger, now: float
 ) -> tuple[list[NewPod], float | None]:
-    """One pod for each missing slot, lowest first. A slot whose last pod was refused holds its place for a moment."""
+    """One pod for each missing slot, lowest first. A slot whose last pod was refused, or failed again and again, holds
+    its place for a while."""
     last = {pod.index: pod for pod in pods}  # in the order of attempts
     create: list[NewPod] = []
     waits: list[float] = []
@@ -236,18 +210,13 @@ def _new_pods(
     index = 0
     while len(create) + len(waits) < missing:
         if index not in closed:
-            until = _refused_until(last.get(index))
+            until = not_before(last.get(index), ledger.slot(index).failures, wanted.rules)
             if until > now:
                 waits.append(until)
             else:
                 create.append(_next_pod(wanted, index, ledger, next(nodes, "")))
         index += 1
     return create, min(waits, default=None)
-
-
-def _refused_until(pod: SlotPod | None) -> float:
-    refused = pod is not None and pod.state == "lost" and pod.started is None and not pod.leaving
-    return pod.created + REFUSED_PAUSE if pod is not None and refused else 0.0
 
 
 def _next_pod(wanted: Wanted, index: int, ledger: Ledger, node: str) -> NewPod:

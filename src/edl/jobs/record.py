@@ -67,6 +67,10 @@ class Ledger:
         self._put(index, SlotRecord(max(slot.attempt, attempt), max(slot.ended, attempt), failures))
         self.seconds += ran
 
+    def forgive(self, index: int) -> None:
+        slot = self.slot(index)
+        self._put(index, SlotRecord(slot.attempt, slot.ended, 0))
+
     def _put(self, index: int, slot: SlotRecord) -> None:
         for between in range(self._peak, index):
             self._slots.setdefault(between, NEVER)

@@ -7,6 +7,7 @@ an OOM kill, a kill -9) may count against a job; eviction, preemption, a dead no
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from edl.api import timestamp
 from edl.api.core import ContainerStatus, Pod, Terminated
@@ -62,6 +63,9 @@ class SlotPod(msgspec.Struct, frozen=True, gc=False):
     created: float = 0.0
     started: float | None = None
     """When its container began to run (the last time it did)."""
+    ended: float | None = None
+    lingers: bool = False
+    """Its role has ended, but something else in the pod has not."""
     ran: float = 0.0
     """Seconds that it has run, up to now or up to its end."""
     exit_code: int | None = None
@@ -100,7 +104,20 @@ def observe_pod(pod: Pod, job: str, role: str, now: float, *, alone: bool = Fals
     attempt = _attempt(pod.metadata.name, slot_name(job, role, index, alone=alone))
     if attempt is None:
         return None
-    return read(pod, now, index=index, attempt=attempt)
+    seen = read(pod, now, index=index, attempt=attempt)
+    return _of_its_role(pod, seen) if seen.state == "running" else seen
+
+
+def _of_its_role(pod: Pod, seen: SlotPod) -> SlotPod:
+    """Pods of slots are never restarted in place: when container 0 has ended, so has the role, whatever else runs."""
+    own = _container(pod)
+    ended = own.state.terminated if own is not None else None
+    if ended is None:
+        return seen
+    state: State = "failed" if ended.exit_code else "succeeded"
+    reason = "" if ended.reason in ("Error", "Completed") else ended.reason
+    message = ended.message[-MESSAGE_LENGTH:].strip()
+    return replace(seen, state=state, lingers=True, exit_code=ended.exit_code, reason=reason, message=message)
 
 
 def read(pod: Pod, now: float, *, index: int = -1, attempt: int = 0) -> SlotPod:
@@ -123,6 +140,7 @@ def read(pod: Pod, now: float, *, index: int = -1, attempt: int = 0) -> SlotPod:
         node=pod.spec.node_name,
         created=_time(pod.metadata.creation_timestamp) or now,
         started=started,
+        ended=_time(ended.finished_at) if ended is not None else None,
         ran=_ran(pod, started, ended, now),
         exit_code=ended.exit_code if ended is not None else None,
         reason=reason,

@@ -17,12 +17,13 @@ from edl.jobs.batch_job import Tally, status_change
 from edl.jobs.children import Child, Owner, adoption, change, reconcile_child, size_of, standing
 from edl.jobs.conditions import WORDS_EVERY
 from edl.jobs.edits import BEGUN_WITH, honoured
+from edl.jobs.failures import Rules
 from edl.jobs.grant import Grant, entered, remembered
 from edl.jobs.intents import Change, Create, Delete, Intent, add
 from edl.jobs.look import Look
 from edl.jobs.outcome import Outcome, Refusal
 from edl.jobs.phase import Facts
-from edl.jobs.podset import Counts, PodSetPlan, Rules, Wanted, plan_pods
+from edl.jobs.podset import Counts, PodSetPlan, Wanted, plan_pods
 from edl.jobs.record import from_status
 from edl.jobs.refusal import name_taken, still_going
 from edl.jobs.sight import Sight
