@@ -2,7 +2,8 @@
 
 import pytest
 
-pytest_plugins = ["tests.kube.clusters"]  # one of each cluster per session, whichever tests ask for it
+# One of each cluster per session, whichever tests ask for it.
+pytest_plugins = ["tests.kube.clusters", "tests.kube.installed"]
 
 _skipped: list[str] = []
 

@@ -4,10 +4,9 @@ import argparse
 import json
 import sys
 
-import yaml
-
 from edl.api.crds import crds
 from edl.api.reference import reference
+from edl.install.text import yaml_text
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,13 +21,5 @@ def run(options: argparse.Namespace) -> int:
     elif options.output == "markdown":
         print(reference(), end="")
     else:
-        yaml.dump_all(crds(), sys.stdout, Dumper=_Dumper, sort_keys=False, width=120, explicit_start=True)
+        sys.stdout.write(yaml_text(crds()))
     return 0
-
-
-class _Dumper(yaml.CSafeDumper):
-    """Two versions share one schema; written out twice it can be read by people and by every YAML parser."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        del data
-        return True

@@ -26,6 +26,8 @@ COMMANDS = {
     "resume": ("edl.cli.resume", "let a paused job be scaled again"),
     "delete": ("edl.cli.delete", "delete jobs and what they own"),
     "validate": ("edl.cli.validate", "check manifests and say everything that is wrong with them"),
+    "install": ("edl.cli.install", "print what a cluster needs to run EDL, for kubectl apply"),
+    "uninstall": ("edl.cli.uninstall", "remove EDL from a cluster"),
     "crds": ("edl.cli.crds", "print the CustomResourceDefinitions of all kinds"),
     "operator": ("edl.cli.operator", "run the operator against a cluster"),
     "node": ("edl.cli.node", "join a node whose pods are processes to a cluster"),

@@ -8,6 +8,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -35,10 +36,8 @@ def service_names(settings: OperatorSettings) -> list[str]:
     """Under which names the certificate must be good."""
     namespace = settings.namespace
     names = [f"{SERVICE}.{namespace}.svc", f"{SERVICE}.{namespace}", SERVICE, "localhost", "127.0.0.1"]
-    service = settings.service
-    if service is not None and service.address:
-        names.append(service.address)
-    return names
+    told = urlsplit(settings.service.url.replace("{port}", "0")).hostname if settings.service is not None else None
+    return [*names, told] if told and told not in names else names
 
 
 class Records:

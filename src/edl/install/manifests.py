@@ -1,0 +1,47 @@
+"""All objects of an installation, in the order in which they must be made."""
+
+from typing import Any
+
+from edl.api.crds import crds
+from edl.install.choices import LABELS, NAME, PART_OF, SELECTOR, Choices
+from edl.install.deployment import deployment, disruption_budget
+from edl.install.rights import role_objects
+from edl.operator.settings import SERVICE, SERVICE_PORT
+
+Manifest = dict[str, Any]
+
+
+def manifests(choices: Choices) -> list[Manifest]:
+    return [
+        *([namespace(choices)] if choices.create_namespace else []),
+        *(crds() if choices.crds else []),
+        *role_objects(choices),
+        job_service(choices),
+        operator_service(choices),
+        disruption_budget(choices),
+        deployment(choices),
+    ]
+
+
+def namespace(choices: Choices) -> Manifest:
+    """Nothing that runs here needs a privilege, and nothing that does may run here."""
+    levels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+    labels = {**PART_OF, **levels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": choices.namespace, "labels": labels}}
+
+
+def job_service(choices: Choices) -> Manifest:
+    """Without selector: the leader says where it is."""
+    port = {"name": "https", "port": SERVICE_PORT, "targetPort": SERVICE_PORT, "protocol": "TCP"}
+    return _service(SERVICE, choices, {"ports": [port]})
+
+
+def operator_service(choices: Choices) -> Manifest:
+    """All operators, leader or not: for those who collect metrics."""
+    port = {"name": "metrics", "port": 8080, "targetPort": "probes", "protocol": "TCP"}
+    return _service(NAME, choices, {"selector": SELECTOR, "ports": [port]})
+
+
+def _service(name: str, choices: Choices, spec: Manifest) -> Manifest:
+    metadata = {"name": name, "namespace": choices.namespace, "labels": LABELS}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}

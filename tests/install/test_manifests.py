@@ -1,0 +1,140 @@
+"""What `edl install` prints: complete, consistent with what the operator expects, and without any privilege."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+import pytest
+import yaml
+
+from edl.api.crds import crds
+from edl.cli import operator as operator_command
+from edl.cli.main import main
+from edl.install.choices import Choices, problems
+from edl.install.deployment import PROBE_PORT, arguments
+from edl.install.manifests import manifests
+from edl.install.rights import cluster_rights, own_rights
+from edl.operator.resources import resource_of
+from edl.operator.service import PORT_NAME
+from edl.operator.settings import SERVICE, SERVICE_PORT
+
+Data = dict[str, Any]
+NAMELESS = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[Data]:
+    assert main(["install", *words]) == 0
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def of_kind(objects: list[Data], kind: str) -> list[Data]:
+    return [body for body in objects if body["kind"] == kind]
+
+
+def test_it_prints_what_is_made_of_the_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["-n", "ml", "--image", "i:1", "--replicas", "3", "--policy", "fulfillment", "--memory-limit", "2Gi"]
+    wanted = Choices(namespace="ml", image="i:1", replicas=3, policy="fulfillment", memory_limit="2Gi")
+    assert printed(capsys, *words) == manifests(wanted)
+    assert printed(capsys) == manifests(Choices())
+
+
+def test_all_is_there_in_an_order_that_works() -> None:
+    kinds = [body["kind"] for body in manifests(Choices())]
+    assert kinds[0] == "Namespace"
+    assert kinds[1:5] == ["CustomResourceDefinition"] * 4
+    assert kinds[-1] == "Deployment"
+    assert {"ServiceAccount", "Role", "ClusterRole", "Service", "PodDisruptionBudget"} < set(kinds)
+
+
+def test_everything_bears_our_label_and_is_in_the_namespace() -> None:
+    for body in manifests(Choices(namespace="ml")):
+        metadata = body["metadata"]
+        assert metadata["labels"]["app.kubernetes.io/part-of"] == "edl"
+        assert metadata.get("namespace") == (None if body["kind"] in NAMELESS else "ml"), body["kind"]
+
+
+def test_parts_can_be_left_out() -> None:
+    bare = manifests(Choices(create_namespace=False, crds=False))
+    assert not of_kind(bare, "Namespace")
+    assert not of_kind(bare, "CustomResourceDefinition")
+    assert of_kind(manifests(Choices()), "CustomResourceDefinition") == crds()
+
+
+def test_operators_have_no_privilege() -> None:
+    (namespace,) = of_kind(manifests(Choices()), "Namespace")
+    (deployment,) = of_kind(manifests(Choices()), "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_the_operator_understands_what_it_is_told() -> None:
+    """The very options of the Deployment, read by the very command."""
+    choices = Choices(image="i:1", policy="fulfillment", max_load="0.5", available="requests", lease="9")
+    parser = ArgumentParser()
+    operator_command.arguments(parser)
+    words = [word.replace("$(POD_NAMESPACE)", choices.namespace) for word in arguments(choices)[1:]]
+    settings = operator_command.settings_of(parser.parse_args([*words, "--service-address", "10.0.0.1"]))
+
+    assert settings.namespace == choices.namespace
+    assert settings.pods.installation.image == "i:1"
+    assert (settings.scheduler.policy, settings.scheduler.max_load, settings.scheduler.available) == (
+        "fulfillment",
+        "0.5",
+        "requests",
+    )
+    assert (settings.lease, settings.probes, settings.register_crds) == (9.0, ("0.0.0.0", PROBE_PORT), False)
+    assert settings.service is not None
+    assert settings.service.port == SERVICE_PORT
+
+
+def test_the_job_service_is_where_pods_look_for_it() -> None:
+    services = {body["metadata"]["name"]: body["spec"] for body in of_kind(manifests(Choices()), "Service")}
+    assert "selector" not in services[SERVICE]
+    (port,) = services[SERVICE]["ports"]
+    assert (port["name"], port["port"]) == (PORT_NAME, SERVICE_PORT)
+
+
+def test_rights_are_few_and_have_reasons() -> None:
+    rights = [*cluster_rights("ml"), *own_rights()]
+    assert all(right.why for right in rights)
+    assert not any("*" in (*right.resources, *right.verbs, right.group) for right in rights)
+    assert not any("secrets" in right.resources and {"list", "watch", "delete"} & set(right.verbs) for right in rights)
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        (Choices(namespace="No_Good"), "--namespace"),
+        (Choices(image=""), "--image"),
+        (Choices(cpu="much"), "--cpu"),
+        (Choices(memory="1Gib"), "--memory"),
+        (Choices(memory_limit=""), "--memory-limit"),
+        (Choices(max_load="2"), "--max-load"),
+    ],
+)
+def test_choices_that_cannot_work_are_named(choices: Choices, words: str) -> None:
+    (problem,) = problems(choices)
+    assert problem.startswith(f"{words}")
+    assert problems(Choices()) == []
+
+
+def test_the_command_refuses_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "--cpu", "much"]) == 1
+    assert "edl: --cpu: 'much': wants a quantity" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["install", "--replicas", "0"])
+    assert "wants 1 or more" in capsys.readouterr().err
+
+
+def test_the_operator_sees_every_kind() -> None:
+    from edl.api.kinds import KINDS
+
+    seen = {(right.group, name) for right in cluster_rights("ml") for name in right.resources if "list" in right.verbs}
+    assert {(resource_of(kind).group, resource_of(kind).plural) for kind in KINDS} <= seen

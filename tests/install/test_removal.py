@@ -1,0 +1,105 @@
+"""`edl install --apply` and `edl uninstall` on the embedded cluster: what comes, what goes, and what is not touched."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edl.embedded.cluster import EmbeddedCluster, embedded_cluster
+from edl.install.choices import Choices
+from edl.install.manifests import manifests
+from edl.install.places import resource_of
+from edl.install.removal import remove
+from edl.kube.client import Client
+from edl.kube.errors import ApiError
+from edl.kube.lease import LEASES
+from edl.operator.resources import CRDS, SECRETS, TRAINING_JOBS
+from edl.operator.settings import LEASE, NAMESPACE, SECRET
+
+Data = dict[str, Any]
+UNKNOWN = {"PodDisruptionBudget", "ValidatingWebhookConfiguration"}  # to the embedded API server
+KEPT = {"CustomResourceDefinition"}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
+    async with embedded_cluster(home=tmp_path, nodes=1, operator=False) as cluster:
+        yield cluster
+
+
+async def install(client: Client) -> list[Data]:
+    """What the command applies, and what an operator leaves behind; but no operator runs."""
+    made = [body for body in manifests(Choices(replicas=0)) if body["kind"] not in UNKNOWN]
+    for body in made:
+        await client.apply(
+            resource_of(body), body["metadata"]["name"], body, namespace=body["metadata"].get("namespace")
+        )
+    for resource, name in ((LEASES, LEASE), (SECRETS, SECRET)):
+        await client.create(resource, thing(resource, name), namespace=NAMESPACE)
+    return made
+
+
+def thing(resource: Any, name: str) -> Data:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
+
+
+async def there(client: Client, resource: Any, name: str, namespace: str | None = None) -> bool:
+    try:
+        await client.get(resource, name, namespace=namespace)
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        return False
+    return True
+
+
+async def left(client: Client, objects: list[Data]) -> set[str]:
+    return {
+        body["kind"]
+        for body in objects
+        if await there(client, resource_of(body), body["metadata"]["name"], body["metadata"].get("namespace"))
+    }
+
+
+async def test_everything_goes_but_the_kinds_and_jobs(cluster: EmbeddedCluster) -> None:
+    client = cluster.client
+    made = await install(client)
+    job = {"trainer": {"entrypoint": "true", "min-instance": 1}}
+    await client.create(
+        TRAINING_JOBS,
+        {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "metadata": {"name": "j"}, "spec": job},
+        namespace="default",
+    )
+    said: list[str] = []
+    await remove(client, NAMESPACE, crds=False, say=said.append)
+
+    assert await left(client, made) == KEPT
+    assert await there(client, TRAINING_JOBS, "j", "default")
+    assert f"Namespace {NAMESPACE} removed" in said
+    said.clear()
+    await remove(client, NAMESPACE, crds=False, say=said.append)
+    assert said == [], "a second time there is nothing to do"
+
+
+async def test_the_kinds_go_when_asked(cluster: EmbeddedCluster) -> None:
+    made = await install(cluster.client)
+    await remove(cluster.client, NAMESPACE, crds=True, say=lambda line: None)
+    assert await left(cluster.client, made) == set()
+
+
+async def test_nothing_of_others_goes(cluster: EmbeddedCluster) -> None:
+    """Somebody's Secret keeps the namespace; an object of our name that is not ours stays; so does a foreign kind."""
+    client = cluster.client
+    await install(client)
+    await client.create(SECRETS, thing(SECRETS, "somebody-elses"), namespace=NAMESPACE)
+    unlabelled = {"metadata": {"labels": {"app.kubernetes.io/part-of": None}}}
+    await client.patch(CRDS, "trainingjobs.paddlepaddle.org", unlabelled)
+    said: list[str] = []
+    await remove(client, NAMESPACE, crds=True, say=said.append)
+
+    assert await there(client, SECRETS, "somebody-elses", NAMESPACE)
+    assert not await there(client, SECRETS, SECRET, NAMESPACE)
+    assert await there(client, CRDS, "trainingjobs.paddlepaddle.org")
+    assert f"Namespace {NAMESPACE} stays, for there is more in it: Secret somebody-elses" in said
+    assert "CustomResourceDefinition trainingjobs.paddlepaddle.org is not EDL's and stays" in said
