@@ -13,6 +13,7 @@ PAUSE = "edl.dev/pause"
 PIN = "edl.dev/pin"
 ADMISSION = "edl.dev/admission"
 SIZES = "edl.dev/sizes"
+STALL_TIMEOUT = "edl.dev/stall-timeout"
 MAX_PRIORITY = "edl.dev/max-priority"  # of a namespace
 
 LABEL_JOB = "edl.dev/job"
@@ -20,7 +21,7 @@ LABEL_KIND = "edl.dev/kind"  # of the job: two kinds may each have one of the sa
 LABEL_ROLE = "edl.dev/role"
 LABEL_INDEX = "edl.dev/index"
 
-OF_JOBS = (PRIORITY, FREEZING_WINDOW, PAUSE, PIN, ADMISSION, SIZES)
+OF_JOBS = (PRIORITY, FREEZING_WINDOW, PAUSE, PIN, ADMISSION, SIZES, STALL_TIMEOUT)
 
 LEVELS = {"Experiment": 10, "Experiement": 10, "Offline": 100, "Normal": 1000, "Production": 10000}
 NORMAL = LEVELS["Normal"]
@@ -73,6 +74,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     PIN: flag,
     ADMISSION: admission,
     SIZES: sizes,
+    STALL_TIMEOUT: duration.nanoseconds,
 }
 
 
@@ -91,3 +93,5 @@ def problems(annotations: Mapping[str, str], at: Path) -> Iterator[Problem]:
         else:
             if name == FREEZING_WINDOW and isinstance(value, int) and value < 0:
                 yield Problem((*at, name), f"{text} is negative; a duration is 0 or more")
+            if name == STALL_TIMEOUT and isinstance(value, int) and value <= 0:
+                yield Problem((*at, name), f"{text} is no time; give the longest silence that is no stall, such as 5m")

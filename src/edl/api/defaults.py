@@ -3,7 +3,7 @@
 Idempotent. What depends on the installation (EDL's own image) or on the cluster stays omitted; `edl.api.roles` has it.
 """
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -71,8 +71,11 @@ def _pserver(pserver: training_job.Pserver, trainers: int) -> training_job.Pserv
 def _pytorch_spec(spec: pytorch_job.ElasticJobSpec) -> pytorch_job.ElasticJobSpec:
     worker = spec.replica_specs.worker
     replicas = _or(worker.replicas, spec.min_replicas)
+    spec = _gathered(spec)
+    policy = spec.scheduling_policy or pytorch_job.SchedulingPolicy()
     return replace(
         spec,
+        start_timeout_seconds=_or(spec.start_timeout_seconds, policy.schedule_timeout_seconds),
         min_replicas=_or(spec.min_replicas, replicas),
         max_replicas=_or(spec.max_replicas, replicas),
         clean_pod_policy=_or(spec.clean_pod_policy, "None"),
@@ -81,6 +84,16 @@ def _pytorch_spec(spec: pytorch_job.ElasticJobSpec) -> pytorch_job.ElasticJobSpe
             worker=replace(worker, replicas=replicas, restart_policy=_or(worker.restart_policy, "OnFailure")),
         ),
     )
+
+
+def _gathered(spec: pytorch_job.ElasticJobSpec) -> pytorch_job.ElasticJobSpec:
+    """What stands in one of the run policies, in the place where we read it."""
+    policies = [policy for policy in (spec.run_policy, spec.first_run_policy) if policy is not None]
+    found: dict[str, Any] = {}
+    for name in pytorch_job.RUN_POLICY:
+        values = (getattr(policy, name) for policy in (spec, *policies))
+        found[name] = next((value for value in values if value is not None), None)
+    return replace(spec, **found) if policies else spec
 
 
 def _easydl_spec(spec: easydl_job.ElasticJobSpec) -> easydl_job.ElasticJobSpec:

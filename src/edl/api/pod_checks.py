@@ -88,6 +88,7 @@ def _pod_problems(pod: PodTemplate, raw: Mapping[str, Any], at: Path, role: str)
     if not role and not pod.spec.containers:
         yield Problem((*at, "spec", "containers"), "is required: a container with an image")
     yield from _container_problems(pod, raw, (*at, "spec"), role)
+    yield from _port_problems(raw, (*at, "spec"))
     yield from label_problems(pod.metadata.labels, (*at, "metadata", "labels"))
 
 
@@ -102,6 +103,31 @@ def _container_problems(pod: PodTemplate, raw: Mapping[str, Any], at: Path, role
             seen.add(container.name)
             fields = _item(raw.get(part), index)
             yield from _unknown_fields(fields, CONTAINER_FIELDS, where)
+
+
+def _port_problems(raw: Mapping[str, Any], at: Path) -> Iterator[Problem]:
+    """Ports that Kubernetes would refuse, as clashing within one pod, or that let a node have one such pod alone."""
+    held: dict[tuple[Any, Any], Path] = {}
+    for part in ("initContainers", "containers"):
+        for index, container in enumerate(_items(raw.get(part))):
+            names: set[str] = set()
+            for number, port in enumerate(_items(_item([container], 0).get("ports"))):
+                where, fields = (*at, part, index, "ports", number), _item([port], 0)
+                if (name := fields.get("name")) in names:
+                    yield Problem((*where, "name"), f'"{name}" is the name of two ports of the container')
+                names |= {name} if isinstance(name, str) else set()
+                if host := fields.get("hostPort"):
+                    yield from _host_port(host, fields.get("protocol") or "TCP", (*where, "hostPort"), held)
+
+
+def _host_port(port: Any, protocol: Any, at: Path, held: dict[tuple[Any, Any], Path]) -> Iterator[Problem]:
+    if not isinstance(port, int) or not isinstance(protocol, str):
+        return  # Kubernetes says so when the pod is made
+    if (port, protocol) in held:
+        yield Problem(at, f"{port} is taken by another port of the pod; give each its own, or leave hostPort out")
+    else:
+        yield warning(at, f"{port} of the node: only one such pod fits on a node, which the plan does not count")
+    held[port, protocol] = at
 
 
 def _one_container(container: Container, at: Path, *, image_elsewhere: bool) -> Iterator[Problem]:
@@ -130,6 +156,10 @@ def _unknown_fields(value: Mapping[str, Any], known: Sequence[str], at: Path) ->
     for name in itertools.islice(unknown, MAX_PROBLEMS):
         if near := nearest(name, known):
             yield warning((*at, name), f"Kubernetes knows no such field, it is passed on; did you mean {near}?")
+
+
+def _items(items: Any) -> Sequence[Any]:
+    return items if isinstance(items, list | tuple) else ()
 
 
 def _item(items: Any, index: int) -> Mapping[str, Any]:

@@ -6,7 +6,19 @@ import msgspec
 from msgspec import Meta
 
 from edl.api.meta import ObjectMeta
-from edl.api.spec import AnyOf, Count, Instances, NotMore, Rule, Seconds, Spec, Template, Text
+from edl.api.spec import (
+    AnyOf,
+    Count,
+    Instances,
+    NotMore,
+    QuantityValue,
+    Rule,
+    Seconds,
+    Spec,
+    Template,
+    Text,
+    Unchanging,
+)
 from edl.api.status import ElasticStatus
 
 GROUP = "elastic.pytorch.org"
@@ -41,6 +53,41 @@ class ReplicaSpecs(Spec, frozen=True, kw_only=True):
     )
 
 
+class SchedulingPolicy(Spec, frozen=True, kw_only=True, rename="camel"):
+    """How the pods are scheduled, as batch schedulers are told. EDL's own admits minReplicas workers together."""
+
+    min_available: Annotated[
+        Count | None, Meta(description="Workers that start together. Omitted, and always in effect: minReplicas.")
+    ] = None
+    priority_class: Annotated[
+        Text | None, Meta(description="PriorityClass of the workers, unless their template names one.")
+    ] = None
+    schedule_timeout_seconds: Annotated[
+        Seconds | None, Meta(description="The same as startTimeoutSeconds, which counts if both are given.")
+    ] = None
+    queue: Annotated[Text | None, Meta(description="Accepted and not used: EDL has one queue.")] = None
+    min_resources: Annotated[
+        dict[str, QuantityValue] | None, Meta(description="Accepted and not used: the template says what pods need.")
+    ] = None
+
+
+class RunPolicy(Spec, frozen=True, kw_only=True, rename="camel"):
+    """How the job ends, in the place where PyTorchJob has it. Each field means the same as beside minReplicas."""
+
+    clean_pod_policy: Annotated[
+        Literal["None", "Running", "All"] | None, Meta(description="As spec.cleanPodPolicy.")
+    ] = None
+    backoff_limit: Annotated[Count | None, Meta(description="As spec.backoffLimit.")] = None
+    active_deadline_seconds: Annotated[Seconds | None, Meta(description="As spec.activeDeadlineSeconds.")] = None
+    ttl_seconds_after_finished: Annotated[Seconds | None, Meta(description="As spec.ttlSecondsAfterFinished.")] = None
+    scheduling_policy: Annotated[SchedulingPolicy | None, Meta(description="As spec.schedulingPolicy.")] = None
+    suspend: Annotated[bool | None, Meta(description="As spec.suspend.")] = None
+
+
+RUN_POLICY = tuple(RunPolicy.__struct_fields__)
+"""Fields that may stand in spec itself, in spec.runPolicy and in spec.RunPolicy."""
+
+
 class ElasticJobSpec(Spec, frozen=True, kw_only=True, rename="camel"):
     """What to run, and between which sizes."""
 
@@ -49,6 +96,7 @@ class ElasticJobSpec(Spec, frozen=True, kw_only=True, rename="camel"):
         NotMore("minReplicas", _REPLICAS),
         NotMore(_REPLICAS, "maxReplicas"),
         AnyOf(("minReplicas", _REPLICAS)),
+        Unchanging("rdzvEndpoint", "the job's workers meet there; delete the job and create it anew"),
     )
 
     replica_specs: Annotated[ReplicaSpecs, Meta(description="The pods of the job, by role; the one role is Worker.")]
@@ -66,7 +114,11 @@ class ElasticJobSpec(Spec, frozen=True, kw_only=True, rename="camel"):
         Meta(description="Pods that are deleted when the job ends. Omitted: None, they stay for their logs."),
     ] = None
     backoff_limit: Annotated[
-        Count | None, Meta(description="How often one worker may fail before the job does. Omitted: no limit.")
+        Count | None,
+        Meta(
+            description="How often in a row one worker may be replaced after a failure; one more fails the job. "
+            "Omitted: after 6 failures the worker is given up, which fails the job if fewer than minReplicas are left."
+        ),
     ] = None
     active_deadline_seconds: Annotated[
         Seconds | None, Meta(description="The job fails when it has been active this long. Omitted: no limit.")
@@ -78,6 +130,15 @@ class ElasticJobSpec(Spec, frozen=True, kw_only=True, rename="camel"):
         Seconds | None, Meta(description="The job is deleted this long after its end. Omitted: never.")
     ] = None
     suspend: Annotated[bool | None, Meta(description="true: the job gives up its pods and keeps its place.")] = None
+    scheduling_policy: Annotated[
+        SchedulingPolicy | None, Meta(description="How the pods are scheduled, as batch schedulers are told.")
+    ] = None
+    run_policy: Annotated[
+        RunPolicy | None, Meta(description="How the job ends, in the place where PyTorchJob has it.")
+    ] = None
+    first_run_policy: Annotated[
+        RunPolicy | None, Meta(description="The same, as the first controller of this kind spelled it.")
+    ] = msgspec.field(default=None, name="RunPolicy")
 
 
 class ElasticJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, kw_only=True):

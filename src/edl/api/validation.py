@@ -177,6 +177,13 @@ def _sizes(metadata: ObjectMeta, least: int | None, most: int | None) -> Iterato
 
 def _pytorch_job(job: pytorch_job.ElasticJob) -> Iterator[Problem]:
     spec = job.spec
+    yield from _run_policies(spec)
+    yield from _scheduling_policy(spec)
+    if spec.replica_specs.worker.restart_policy == "Always":
+        yield warning(
+            ("spec", "replicaSpecs", "Worker", "restartPolicy"),
+            "Always starts workers again that finished well: the job never succeeds by itself; OnFailure does",
+        )
     at = ("spec", "replicaSpecs", "Worker", "template")
     template = spec.replica_specs.worker.template
     yield from template_problems(template, at)
@@ -184,6 +191,30 @@ def _pytorch_job(job: pytorch_job.ElasticJob) -> Iterator[Problem]:
     yield from _sizes(job.metadata, spec.min_replicas, spec.max_replicas)
     if spec.rdzv_endpoint is not None and (problem := _endpoint_problem(spec.rdzv_endpoint)):
         yield Problem(("spec", "rdzvEndpoint"), problem)
+
+
+def _run_policies(spec: pytorch_job.ElasticJobSpec) -> Iterator[Problem]:
+    """Said in two places is fine, if both say the same. `spec` is defaulted: it holds what counts."""
+    for place, policy in (("runPolicy", spec.run_policy), ("RunPolicy", spec.first_run_policy)):
+        for attribute, name in zip(pytorch_job.RUN_POLICY, pytorch_job.RunPolicy.__struct_encode_fields__, strict=True):
+            said, counts = getattr(policy, attribute, None), getattr(spec, attribute)
+            if said is not None and said != counts:
+                yield Problem(("spec", place, name), f"is not what another place says ({counts}); remove one of them")
+
+
+def _scheduling_policy(spec: pytorch_job.ElasticJobSpec) -> Iterator[Problem]:
+    policy = spec.scheduling_policy
+    if policy is None:
+        return
+    at = ("spec", "schedulingPolicy")
+    if policy.min_available not in (None, spec.min_replicas):
+        yield warning(
+            (*at, "minAvailable"),
+            f"{policy.min_available} is not used: minReplicas, {spec.min_replicas}, workers start together",
+        )
+    for name, value in (("queue", policy.queue), ("minResources", policy.min_resources)):
+        if value is not None:
+            yield warning((*at, name), "is not used: EDL has one queue, and the template says what pods need")
 
 
 def _endpoint_problem(endpoint: str) -> str | None:

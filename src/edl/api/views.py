@@ -109,6 +109,9 @@ def _roles(job: Job, resource: JobResource | None, installation: Installation) -
 def _pytorch_role(spec: pytorch_job.ElasticJobSpec) -> Role:
     least, most = spec.min_replicas or 1, spec.max_replicas or 1
     template = whole_template(spec.replica_specs.worker.template)
+    wished = spec.scheduling_policy.priority_class if spec.scheduling_policy is not None else None
+    if wished and not template["spec"].get("priorityClassName"):
+        template = dict(template, spec=dict(template["spec"], priorityClassName=wished))
     return Role(name="worker", min=least, max=most, sizes=(least, most), lead=True, template=template)
 
 
