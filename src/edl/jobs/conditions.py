@@ -56,6 +56,12 @@ class Conditions:
         if self.is_true(kind):
             self.set(kind, False, reason, message)
 
+    def restore(self, kind: str, reason: str, message: str = "") -> None:
+        """So again. What was never doubted need not be said."""
+        known = self._known.get(kind)
+        if known is not None and known.status != "True":
+            self.set(kind, True, reason, message)
+
     def result(self) -> tuple[JobCondition, ...]:
         return tuple(self._known.values())
 

@@ -14,7 +14,7 @@ from edl.api.roles import replicas_at
 from edl.api.training_job import TrainingJob, TrainingRootCause, TrainingScale
 from edl.api.training_roles import TRAINER
 from edl.jobs.batch_job import Tally, status_change
-from edl.jobs.children import Child, Owner, adoption, change, reconcile_child, size_of, standing
+from edl.jobs.children import Owner, adoption, change, reconcile_child, size_of, standing
 from edl.jobs.conditions import WORDS_EVERY
 from edl.jobs.edits import BEGUN_WITH, honoured
 from edl.jobs.failures import Rules
@@ -30,9 +30,9 @@ from edl.jobs.sight import Sight
 from edl.jobs.slots import SlotPod
 from edl.jobs.training_children import TrainingChildren, job_owner
 from edl.jobs.training_status import Picture, decided, done, draw, told
+from edl.jobs.upkeep import expiry, is_made, soonest, waiting, with_pause, without, worth_telling
 
 LEFTOVER_PAUSE = 1.0
-LEFTOVER_TOLD_AFTER = 10.0
 UNDECIDED_FOR = 1.0  # a new job's first word waits so long for the scheduler's, so that both are one write
 
 
@@ -138,7 +138,7 @@ class TrainingLook:
         may_reword = self._now - self._observed.worded_at >= WORDS_EVERY
         return Picture(
             view=self._view,
-            scale=self._with_pause(entered(self._scale, grant, self._now, may_reword=may_reword)),
+            scale=with_pause(entered(self._scale, grant, self._now, may_reword=may_reword), self._observed.pause),
             counts=self._sight.counts(TRAINER, plan.counts, sizes),
             plan=plan,
             facts=facts,
@@ -146,25 +146,10 @@ class TrainingLook:
             trouble=self._sight.trouble,
             root_cause=self._root_cause(plan) if facts.end == "failed" else None,
             may_reword=may_reword,
-            refusals=self._refusals(blocked),
+            refusals=worth_telling(self._observed, [blocked] if blocked else [], self._now - self._created),
             refused_edits=self._refused_edits,
             warnings=self._warnings,
         )
-
-    def _with_pause(self, scale: TrainingScale) -> TrainingScale:
-        """What a change of size costs decides how soon the next one may follow; a tenth more or less does not."""
-        told, known = self._observed.pause, scale.rescale_seconds
-        if told is None or (known is not None and abs(told - known) <= known / 10):
-            return scale
-        return replace(scale, rescale_seconds=round(told, 2))
-
-    def _refusals(self, blocked: Refusal | None) -> tuple[Refusal, ...]:
-        """What an earlier job leaves behind is gone in a moment, as a rule, and then not worth a word."""
-        known = self._observed.refusals
-        if blocked is None or blocked in known:
-            return known
-        young = self._now - self._created < LEFTOVER_TOLD_AFTER
-        return known if young and not blocked.foreign else (*known, blocked)
 
     def _root_cause(self, plan: PodSetPlan) -> TrainingRootCause:
         pods = [pod for pod in plan.given_up if isinstance(pod, SlotPod)]
@@ -177,7 +162,7 @@ class TrainingLook:
 
     def _reconcile_children(self, sizes: dict[str, int]) -> tuple[list[Intent], Refusal | None]:
         """In order, and no further than a name that is not ours: a job without its master is no job."""
-        taken = {(one.kind, one.name): one for one in self._observed.refusals if one.foreign and self._waits(one)}
+        taken = {(one.kind, one.name) for one in waiting(self._observed, self._now) if one.foreign}
         children = self._children.wanted(sizes)
         if self._token:
             children = [self._children.secret(self._token, self._ca), *children]
@@ -185,7 +170,7 @@ class TrainingLook:
         idle = not any(sizes.values())
         for child in children:
             seen = self._observed.objects.get((child.kind, child.name))
-            if (idle and seen is None) or self._is_made(child):
+            if (idle and seen is None) or is_made(child, self._observed, self._sight.trouble):
                 continue
             stands = standing(seen, self._owner, self._view.uid)
             if stands == "foreign" or (seen is None and (child.kind, child.name) in taken):
@@ -194,15 +179,6 @@ class TrainingLook:
                 return intents, still_going(child)
             intents += reconcile_child(child, seen, self._owner, self._view.uid, size_of(seen))
         return intents, None
-
-    def _is_made(self, child: Child) -> bool:
-        """Of what we do not watch. A pod that misses something makes us doubt that it is still there."""
-        trouble = self._sight.trouble
-        missed = trouble is not None and trouble.reason == "CreateContainerConfigError"
-        return (child.kind, child.name) in self._observed.made and not missed
-
-    def _waits(self, refusal: Refusal) -> bool:
-        return refusal.retry_at > self._now
 
     def _pod_intents(self, plan: PodSetPlan) -> list[Intent]:
         intents: list[Intent] = [Delete(Pod.KIND, pod.name, pod.uid) for pod in plan.delete]
@@ -234,12 +210,10 @@ class TrainingLook:
         self, picture: Picture, intents: Sequence[Intent], soft: Change | None, blocked: Refusal | None = None
     ) -> Outcome:
         status = draw(self._old, picture, self._now)
-        held = [refusal for refusal in self._observed.refusals if self._waits(refusal)]
-        kept_back = {(refusal.kind, refusal.name) for refusal in held}
-        ready = [intent for intent in intents if (intent.kind, intent.name) not in kept_back]
+        held = waiting(self._observed, self._now)
+        ready = without(intents, held)
         destroys = any(isinstance(intent, Delete) for intent in ready)
-        wakes = [picture.plan.wake, *(refusal.retry_at for refusal in held)]
-        wakes.append(self._now + LEFTOVER_PAUSE if blocked is not None else None)
+        leftover = self._now + LEFTOVER_PAUSE if blocked is not None else None
         return Outcome(
             status,
             urgent=decided(status, destroys) != decided(self._old, destroys),
@@ -247,7 +221,7 @@ class TrainingLook:
             soft=_apart(soft, ready),
             events=tuple(told(self._old, status, picture.plan, self._rules().limit)),
             deeds=tuple(done(picture.plan)) if ready else (),
-            wake=min((wake for wake in wakes if wake is not None), default=None),
+            wake=soonest(picture.plan.wake, leftover, *(refusal.retry_at for refusal in held)),
         )
 
     # The end.
@@ -274,14 +248,10 @@ class TrainingLook:
             ),
         )
         tally = self._tally(plan)
-        expiry = self._expiry()
-        if expiry is not None and expiry <= self._now:
+        gone = expiry(self._old.completion_time, self._job.spec.ttl_seconds_after_finished)
+        if gone is not None and gone <= self._now:
             intents = [Delete(self._view.kind, self._view.name, self._view.uid)]
-        return Outcome(status, intents=tuple(intents), soft=_apart(tally, intents), wake=expiry)
-
-    def _expiry(self) -> float | None:
-        ttl, ended = self._job.spec.ttl_seconds_after_finished, self._old.completion_time
-        return timestamp.seconds(ended) + ttl if ttl is not None and ended else None
+        return Outcome(status, intents=tuple(intents), soft=_apart(tally, intents), wake=gone)
 
 
 def _apart(soft: Change | None, intents: Sequence[Intent]) -> tuple[Change, ...]:

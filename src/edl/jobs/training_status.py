@@ -18,6 +18,7 @@ from edl.api.training_job import (
 from edl.api.training_roles import TRAINER
 from edl.jobs.children import LABEL_UID
 from edl.jobs.conditions import Conditions
+from edl.jobs.judgement import Circumstances, condition_events, failure_words, judge, scale_events, some, trouble_words
 from edl.jobs.outcome import JobEvent, Refusal
 from edl.jobs.phase import Facts, next_phase
 from edl.jobs.podset import Counts, PodSetPlan
@@ -82,7 +83,7 @@ def _role(name: str, counts: Mapping[str, Counts]) -> RoleStatus:
 def _reason(picture: Picture) -> str:
     """Why it is in its phase. Numbers would change all the time; they are in the scale status and the counts."""
     if picture.facts.end == "failed":
-        return failure_words(picture.root_cause)
+        return failure_words("trainer", picture.root_cause)
     if picture.facts.end == "succeeded":
         return f"all {picture.plan.counts.succeeded} trainers finished"
     if picture.view.suspend:
@@ -94,54 +95,20 @@ def _reason(picture: Picture) -> str:
     return "" if picture.facts.at_minimum else "pods are starting"
 
 
-def failure_words(cause: TrainingRootCause | None) -> str:
-    if cause is None:
-        return "a trainer failed"
-    exited = f"exit code {cause.exit_code}" if cause.exit_code is not None else ""
-    what = ", ".join(part for part in (cause.reason, exited) if part) or "failed"
-    last = cause.message.strip().rpartition("\n")[2]
-    return f"trainer {cause.pod} failed: {what}{f': {last}' if last else ''}"
-
-
-def trouble_words(pod: SlotPod) -> str:
-    return f"pod {pod.name}: {pod.reason}{f': {pod.message}' if pod.message else ''}"
-
-
 def _judge(conditions: Conditions, picture: Picture) -> None:
-    view = picture.view
-    if picture.refused_edits:
-        conditions.set("Valid", False, "EditRefused", "; ".join(str(problem) for problem in picture.refused_edits))
-    else:
+    if not picture.refused_edits:
         conditions.set("Valid", True, "Accepted")
-    if picture.warnings:
-        conditions.set("Warned", True, "SpecWarning", "; ".join(str(warning) for warning in picture.warnings))
-    else:
-        conditions.clear("Warned", "Mended")
-    if picture.queued:
-        conditions.set("Queued", True, picture.scale.code or "Waiting", picture.scale.reason)
-    else:
-        conditions.clear("Queued", "Admitted", picture.scale.reason)
-    if view.suspend:
-        conditions.set("Suspended", True, "Suspended", "spec.suspend is true: its pods are freed, its place is kept")
-    else:
-        conditions.clear("Suspended", "Resumed")
-    _set_refusals(conditions, picture.refusals)
+    found = Circumstances(
+        queued=picture.queued,
+        suspended=picture.view.suspend,
+        code=picture.scale.code,
+        reason=picture.scale.reason,
+        refusals=picture.refusals,
+        refused_edits=picture.refused_edits,
+        warnings=picture.warnings,
+    )
+    judge(conditions, found)
     _set_ready(conditions, picture)
-
-
-def _set_refusals(conditions: Conditions, refusals: tuple[Refusal, ...]) -> None:
-    taken = [refusal for refusal in refusals if refusal.foreign]
-    others = [refusal for refusal in refusals if not refusal.foreign]
-    if taken:
-        words = "; ".join(refusal.message for refusal in taken)
-        conditions.set("NameTaken", True, "ForeignObject", f"{words}; delete or rename it, EDL will not touch it")
-    else:
-        conditions.clear("NameTaken", "Free")
-    if others:
-        first = others[0]
-        conditions.set("Refused", True, first.code, f"{first.kind} {first.name}: {first.message}")
-    else:
-        conditions.clear("Refused", "Made")
 
 
 def _set_ready(conditions: Conditions, picture: Picture) -> None:
@@ -169,7 +136,11 @@ def _set_end(conditions: Conditions, picture: Picture) -> None:
 
 def told(old: TrainingJobStatus, new: TrainingJobStatus, plan: PodSetPlan, limit: int) -> list[JobEvent]:
     """The events of a step from one status to the next. The same step tells the same events."""
-    events = [*_scale_events(old, new), *_condition_events(old, new), *_failure_events(plan, limit)]
+    events = [
+        *scale_events("trainers", old.scale_status, new.scale_status),
+        *condition_events(old.conditions, new.conditions),
+        *_failure_events(plan, limit),
+    ]
     if new.phase != old.phase:
         events.append(_phase_event(new))
     return events
@@ -190,34 +161,6 @@ def _phase_event(new: TrainingJobStatus) -> JobEvent:
     return _normal(new.phase.capitalize(), new.reason)
 
 
-def _scale_events(old: TrainingJobStatus, new: TrainingJobStatus) -> list[JobEvent]:
-    before = (old.scale_status.target if old.scale_status else None) or 0
-    scale = new.scale_status
-    after = (scale.target if scale else None) or 0
-    if scale is None or before == after:
-        return []
-    reason = "Admitted" if before == 0 else "ScaledUp" if after > before else "ScaledDown"
-    return [_normal(reason, f"trainers {before} -> {after}: {scale.reason}")]
-
-
-_WARN = {"Warned": "True", "NameTaken": "True", "Refused": "True", "Valid": "False"}
-_TELL = {"Queued": "True", "Suspended": "True"}
-
-
-def _condition_events(old: TrainingJobStatus, new: TrainingJobStatus) -> list[JobEvent]:
-    known = {condition.type: condition for condition in old.conditions}
-    events: list[JobEvent] = []
-    for condition in new.conditions:
-        before = known.get(condition.type)
-        if before is not None and (before.status, before.reason) == (condition.status, condition.reason):
-            continue
-        if _WARN.get(condition.type) == condition.status:
-            events.append(JobEvent("Warning", condition.reason, condition.message))
-        elif _TELL.get(condition.type) == condition.status:
-            events.append(_normal(condition.type, condition.message))
-    return events
-
-
 def _failure_events(plan: PodSetPlan, limit: int) -> list[JobEvent]:
     events: list[JobEvent] = []
     for failure in plan.failures:
@@ -233,14 +176,10 @@ def done(plan: PodSetPlan) -> list[JobEvent]:
     replaced = [new.name for new in plan.create if new.attempt > 0]
     leaving = [pod.name for pod in plan.delete if pod.live]
     if replaced:
-        events.append(_normal("Replacing", f"created {_list(replaced)}"))
+        events.append(_normal("Replacing", f"created {some(replaced)}"))
     if leaving:
-        events.append(_normal("Leaving", f"asked to leave: {_list(leaving)}"))
+        events.append(_normal("Leaving", f"asked to leave: {some(leaving)}"))
     return events
-
-
-def _list(names: list[str]) -> str:
-    return f"{', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
 
 
 def decided(status: TrainingJobStatus, destroys: bool) -> object:
