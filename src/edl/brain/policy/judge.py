@@ -1,5 +1,7 @@
 """Did the last plan bring what it promised? If not, it is taken back and held against its like for a while."""
 
+from typing import Literal
+
 import msgspec
 
 from .curve import fit, points
@@ -14,7 +16,7 @@ NOISE = 0.02
 class Judgement(msgspec.Struct, frozen=True):
     number: int
     obtained: float
-    verdict: str
+    verdict: Literal["paid", "not paid", "taken back", "safety"]
 
 
 def judge(facts: JobFacts, settings: Settings) -> Judgement | None:

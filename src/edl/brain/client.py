@@ -1,0 +1,100 @@
+"""Asking a Brain, with plain blocking calls. An answer that cannot be used is an error with words, never a surprise.
+
+Used by trainers, which carry on without it, and by the command line.
+"""
+
+import http.client
+import ssl
+import urllib.parse
+from typing import Any, TypeVar
+
+import msgspec
+
+from .messages import Answer, Ask, Beginning, Ending, JobDetail, JobLine, Refusal, Report
+
+T = TypeVar("T")
+TIMEOUT = 5.0
+MOST = 4 << 20
+
+
+class BrainDownError(Exception):
+    """No answer, one that says to come back later, or one that makes no sense."""
+
+
+class BrainRefusalError(Exception):
+    """A final answer: asking the same again will not help."""
+
+    def __init__(self, status: int, code: str, words: str) -> None:
+        super().__init__(f"{status} {code}: {words}")
+        self.status, self.code = status, code
+
+
+class BrainClient:
+    def __init__(self, url: str, token: str, *, ca: str = "", timeout: float = TIMEOUT) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"the Brain's address is {url!r}, it must be http(s)://host:port")
+        self.url, self._host, self._port, self._path = url, parts.hostname, parts.port, parts.path.rstrip("/")
+        self._tls = _tls(ca) if parts.scheme == "https" else None
+        self._token, self._timeout = token, timeout
+
+    def what_if(self, beginning: Beginning) -> Answer:
+        return self._call("POST", "/v1/plan", beginning, Answer)
+
+    def begin(self, job: str, beginning: Beginning) -> Answer:
+        return self._call("POST", f"/v1/jobs/{_quoted(job)}", beginning, Answer)
+
+    def report(self, job: str, report: Report) -> None:
+        self._call("POST", f"/v1/jobs/{_quoted(job)}/reports", report, dict[str, Any])
+
+    def plan(self, job: str, ask: Ask) -> Answer:
+        return self._call("POST", f"/v1/jobs/{_quoted(job)}/plan", ask, Answer)
+
+    def end(self, job: str, ending: Ending) -> None:
+        self._call("POST", f"/v1/jobs/{_quoted(job)}/outcome", ending, dict[str, Any])
+
+    def jobs(self, limit: int = 100) -> list[JobLine]:
+        return self._call("GET", f"/v1/jobs?limit={limit}", None, list[JobLine])
+
+    def job(self, name: str) -> JobDetail:
+        return self._call("GET", f"/v1/jobs/{_quoted(name)}", None, JobDetail)
+
+    def _call(self, method: str, path: str, body: object, kind: type[T]) -> T:
+        status, answer = self._exchange(method, path, None if body is None else msgspec.json.encode(body))
+        if status == 200:
+            try:
+                return msgspec.json.decode(answer, type=kind)
+            except msgspec.DecodeError as error:
+                raise BrainDownError(f"the Brain at {self.url} answers what makes no sense: {error}") from error
+        try:
+            refusal = msgspec.json.decode(answer, type=Refusal)
+        except msgspec.DecodeError:
+            refusal = Refusal("no words", "unknown")
+        if status >= 500 or status == 429:
+            raise BrainDownError(f"{status} {refusal.error}")
+        raise BrainRefusalError(status, refusal.code, refusal.error)
+
+    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        """A connection per call: calls are minutes apart."""
+        if self._tls is None:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        else:
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._tls)
+        try:
+            connection.request(method, self._path + path, body, {"Authorization": f"Bearer {self._token}"})
+            response = connection.getresponse()
+            return response.status, response.read(MOST)
+        except (OSError, http.client.HTTPException) as error:
+            raise BrainDownError(f"{type(error).__name__}: {error}") from error
+        finally:
+            connection.close()
+
+
+def _quoted(job: str) -> str:
+    return "/".join(urllib.parse.quote(part, safe="") for part in job.split("/"))
+
+
+def _tls(ca: str) -> ssl.SSLContext:
+    if "-----BEGIN" in ca:
+        return ssl.create_default_context(cadata=ca)
+    return ssl.create_default_context(cafile=ca or None)

@@ -1,0 +1,78 @@
+"""The Brain's tables in PostgreSQL, for several Brains on one history. Needs asyncpg, the extra `postgres`."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from .database import MIGRATIONS, Row, Statement, UnavailableError
+
+try:
+    import asyncpg
+except ImportError as error:
+    raise ImportError("PostgreSQL needs asyncpg: pip install 'edl[postgres]'") from error
+
+PATIENCE = 5.0
+LOCK = 0x65646C  # so that two Brains that start at once do not migrate at once
+_TROUBLE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError)
+
+
+class PostgresDatabase:
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._pool: Any = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        async with self._opening:
+            if self._pool is None:
+                try:
+                    pool = await asyncpg.create_pool(
+                        self._url, min_size=0, max_size=8, timeout=PATIENCE, command_timeout=PATIENCE
+                    )
+                    async with pool.acquire(timeout=PATIENCE) as connection, connection.transaction():
+                        await _migrate(connection)
+                except _TROUBLE as error:
+                    raise UnavailableError(_words(error)) from error
+                self._pool = pool
+
+    async def write(self, statements: Sequence[Statement]) -> None:
+        await self.open()
+        try:
+            async with self._pool.acquire(timeout=PATIENCE) as connection, connection.transaction():
+                for sql, arguments in statements:
+                    await connection.execute(sql, *arguments)
+        except _TROUBLE as error:
+            raise UnavailableError(_words(error)) from error
+
+    async def fetch(self, sql: str, arguments: Sequence[Any] = ()) -> Sequence[Row]:
+        await self.open()
+        try:
+            async with self._pool.acquire(timeout=PATIENCE) as connection:
+                rows: Sequence[Row] = await connection.fetch(sql, *arguments)
+                return rows
+        except _TROUBLE as error:
+            raise UnavailableError(_words(error)) from error
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool = None
+
+
+async def _migrate(connection: Any) -> None:
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+    await connection.execute("CREATE TABLE IF NOT EXISTS edl_brain (version INTEGER NOT NULL)")
+    version = await connection.fetchval("SELECT version FROM edl_brain")
+    if version is None:
+        version = 0
+        await connection.execute("INSERT INTO edl_brain VALUES (0)")
+    if version > len(MIGRATIONS):
+        raise OSError(f"its tables are of version {version}, newer than this Brain's {len(MIGRATIONS)}")
+    for statements in MIGRATIONS[version:]:
+        for statement in statements:
+            await connection.execute(statement.format(serial="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"))
+    await connection.execute("UPDATE edl_brain SET version = $1", len(MIGRATIONS))
+
+
+def _words(error: BaseException) -> str:
+    return f"PostgreSQL: {error or type(error).__name__}"

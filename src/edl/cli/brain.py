@@ -1,0 +1,217 @@
+"""`edl brain`: the resource optimiser of EasyDL jobs. Without a further word it serves; docs/brain.md explains it.
+
+edl brain                          serve, from $EDL_HOME/brain.db (--database postgresql://... for several Brains)
+edl brain plan -f features.json    what a job with these features would get at its start
+edl brain jobs                     jobs it knows
+edl brain show NAMESPACE/NAME      one job: plans, what each promised and brought
+edl brain token SUBJECT            a token for namespace/name, namespace/* or *
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .connect import home
+from .main import CommandError
+from .tables import age, table
+
+if TYPE_CHECKING:
+    from edl.brain.client import BrainClient
+    from edl.brain.policy.facts import Features, Plan
+    from edl.brain.policy.settings import Settings
+
+PORT = 8500
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--listen", metavar="HOST:PORT", default=f"127.0.0.1:{PORT}", help="default %(default)s")
+    parser.add_argument("--database", metavar="URL", help="a path or postgresql://... (default $EDL_HOME/brain.db)")
+    parser.add_argument("--key", metavar="FILE", help="what tokens are made with (default $EDL_HOME/brain.key)")
+    parser.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
+    parser.add_argument("--tls-key", metavar="FILE", help="and this key")
+    parser.add_argument("--settings", metavar="FILE", help="JSON with thresholds of the policy that differ from ours")
+    words = parser.add_subparsers(dest="word", metavar="WORD")
+    plan = words.add_parser("plan", help="what a job with these features would get at its start")
+    plan.add_argument("-f", "--file", metavar="FILE", required=True, help="features as JSON; - reads standard input")
+    jobs = words.add_parser("jobs", help="jobs that the Brain knows")
+    jobs.add_argument("--limit", type=int, default=100, help="default %(default)s")
+    show = words.add_parser("show", help="one job: its plans, what they promised and brought")
+    show.add_argument("job", metavar="NAMESPACE/NAME")
+    token = words.add_parser("token", help="make a token")
+    token.add_argument("subject", metavar="SUBJECT", help="namespace/name, namespace/* or *")
+    token.add_argument("--for", dest="lifetime", metavar="DURATION", help="e.g. 24h (default: for ever)")
+    for asking in (plan, jobs, show):
+        asking.add_argument("--url", help="the Brain (default $EDL_BRAIN_URL; `plan` without one reads the database)")
+        asking.add_argument("--token", help="default $EDL_BRAIN_TOKEN, else one made with the key")
+
+
+def run(options: argparse.Namespace) -> int:
+    from edl.brain.client import BrainDownError, BrainRefusalError
+
+    words = {None: _serve, "plan": _plan, "jobs": _jobs, "show": _show, "token": _token}
+    try:
+        return words[options.word](options)
+    except (ValueError, ImportError, BrainRefusalError) as error:
+        raise CommandError(str(error)) from None
+    except BrainDownError as error:
+        raise CommandError(f"the Brain does not answer: {error}; `edl brain` starts one") from None
+
+
+def _serve(options: argparse.Namespace) -> int:
+    import ssl
+
+    from edl.brain.database import connect
+    from edl.brain.run import serve
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    host, _, port = options.listen.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"--listen is {options.listen!r}, it must be HOST:PORT")
+    tls = None
+    if options.tls_cert:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(options.tls_cert, options.tls_key)
+    asyncio.run(
+        serve(
+            connect(_database(options)),
+            _key(options, create=True),
+            host=host,
+            port=int(port),
+            tls=tls,
+            settings=_settings(options),
+            ready=lambda url: print(f"brain: {url}", flush=True),
+        )
+    )
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    import msgspec
+
+    from edl.brain.messages import Beginning
+    from edl.brain.policy.facts import Features
+    from edl.brain.policy.startup import start
+
+    text = sys.stdin.buffer.read() if options.file == "-" else _read(options.file)
+    try:
+        features = msgspec.json.decode(text, type=Features)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{options.file}: {error}") from None
+    if options.url or os.environ.get("EDL_BRAIN_URL"):
+        plan: Plan | None = _client(options).what_if(Beginning(features)).plan
+    elif "://" in _database(options) or Path(_database(options)).exists():
+        plan = asyncio.run(_from_database(options, features))
+    else:
+        plan = start(features, [], None, _settings(options))  # nothing was ever learned here
+    print(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
+    return 0
+
+
+async def _from_database(options: argparse.Namespace, features: "Features") -> "Plan":
+    from edl.brain.advice import Advisor
+    from edl.brain.database import UnavailableError, connect
+    from edl.brain.store import Store
+
+    store = Store(connect(_database(options)))
+    try:
+        await store.open()
+        return await Advisor(store, _settings(options)).start("", features, None)
+    except UnavailableError as error:
+        raise ValueError(f"the database does not answer: {error}") from None
+    finally:
+        await store.close()
+
+
+def _jobs(options: argparse.Namespace) -> int:
+    now = time.time()
+    rows = [
+        (
+            line.job.rpartition("/")[0],
+            line.features.strategy,
+            line.outcome or "running",
+            _age(line.created, now),
+            _age(line.updated, now),
+        )
+        for line in _client(options).jobs(options.limit)
+    ]
+    print(table(("JOB", "STRATEGY", "OUTCOME", "AGE", "HEARD"), rows))
+    return 0
+
+
+def _age(moment: float, now: float) -> str:
+    from edl.api import timestamp
+
+    return age(timestamp.text(moment), now)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from .plan_history import history
+
+    detail = _client(options).job(options.job)
+    features = detail.job.features
+    print(f"Job:      {detail.job.job}\nStrategy: {features.strategy}\nProgram:  {features.program or '-'}")
+    counted = f"{len(detail.samples)} samples, {len(detail.incidents)} incidents"
+    print(f"Outcome:  {detail.job.outcome or 'running'}, {counted}\n")
+    print(history(detail.plans, time.time()))
+    return 0
+
+
+def _token(options: argparse.Namespace) -> int:
+    from edl.api import duration
+    from edl.brain.tokens import mint
+
+    expires = time.time() + duration.seconds(options.lifetime) if options.lifetime else None
+    print(mint(_key(options, create=True), options.subject, expires))
+    return 0
+
+
+def _client(options: argparse.Namespace) -> "BrainClient":
+    from edl.brain.client import BrainClient
+    from edl.brain.tokens import mint
+
+    url = options.url or os.environ.get("EDL_BRAIN_URL") or f"http://127.0.0.1:{PORT}"
+    token = options.token or os.environ.get("EDL_BRAIN_TOKEN") or mint(_key(options), "*", time.time() + 60)
+    return BrainClient(url, token, ca=os.environ.get("EDL_BRAIN_CA", ""))
+
+
+def _database(options: argparse.Namespace) -> str:
+    return options.database or str(home() / "brain.db")
+
+
+def _key(options: argparse.Namespace, *, create: bool = False) -> bytes:
+    from edl.brain.tokens import read_key
+
+    path = Path(options.key) if options.key else home() / "brain.key"
+    if create and not options.key and not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32))
+    return read_key(_read(str(path)))
+
+
+def _settings(options: argparse.Namespace) -> "Settings":
+    import msgspec
+
+    from edl.brain.policy.settings import DEFAULTS, Settings
+
+    if not options.settings:
+        return DEFAULTS
+    try:
+        return msgspec.json.decode(_read(options.settings), type=Settings)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{options.settings}: {error}") from None
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
