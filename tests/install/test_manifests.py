@@ -10,7 +10,7 @@ from edl.api.crds import crds
 from edl.cli import operator as operator_command
 from edl.cli.main import main
 from edl.install.choices import Choices, problems
-from edl.install.deployment import PROBE_PORT, arguments
+from edl.install.deployment import PROBE_PORT, WEBHOOK_PORT, arguments
 from edl.install.manifests import manifests
 from edl.install.rights import cluster_rights, own_rights
 from edl.operator.resources import resource_of
@@ -18,7 +18,13 @@ from edl.operator.service import PORT_NAME
 from edl.operator.settings import SERVICE, SERVICE_PORT
 
 Data = dict[str, Any]
-NAMELESS = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+NAMELESS = {
+    "Namespace",
+    "CustomResourceDefinition",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ValidatingWebhookConfiguration",
+}
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[Data]:
@@ -41,7 +47,7 @@ def test_all_is_there_in_an_order_that_works() -> None:
     kinds = [body["kind"] for body in manifests(Choices())]
     assert kinds[0] == "Namespace"
     assert kinds[1:5] == ["CustomResourceDefinition"] * 4
-    assert kinds[-1] == "Deployment"
+    assert kinds[-2:] == ["Deployment", "ValidatingWebhookConfiguration"]
     assert {"ServiceAccount", "Role", "ClusterRole", "Service", "PodDisruptionBudget"} < set(kinds)
 
 
@@ -90,6 +96,7 @@ def test_the_operator_understands_what_it_is_told() -> None:
         "requests",
     )
     assert (settings.lease, settings.probes, settings.register_crds) == (9.0, ("0.0.0.0", PROBE_PORT), False)
+    assert settings.webhook == ("0.0.0.0", WEBHOOK_PORT)
     assert settings.service is not None
     assert settings.service.port == SERVICE_PORT
 

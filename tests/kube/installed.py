@@ -29,8 +29,9 @@ def install(kubectl: Kubectl, image: str, *words: str) -> None:
 
 
 def apply(kubectl: Kubectl, manifests: str) -> None:
-    kubectl("apply", "-f", "-", stdin=manifests)
-    kubectl("rollout", "status", "deployment/edl-operator", "-n", NAMESPACE, "--timeout=90s", timeout=100)
+    inside = kubectl.within(NAMESPACE)
+    inside("apply", "-f", "-", stdin=manifests)
+    inside("rollout", "status", "deployment/edl-operator", "--timeout=90s", timeout=100)
     eventually(lambda: leader(kubectl), within=30, what="an operator leads")
 
 
@@ -55,8 +56,8 @@ def operators(kubectl: Kubectl) -> dict[str, Manifest]:
 @pytest.fixture(scope="module")
 def installed(cluster: Kubectl, image: str) -> Iterator[Kubectl]:
     """kubectl of a cluster with two operators, which are removed after the module."""
-    install(cluster, image)
     try:
+        install(cluster, image)
         yield cluster
     finally:
         uninstall(cluster, "--crds")

@@ -1,7 +1,7 @@
 """Print what a cluster needs to run EDL: `edl install | kubectl apply -f -`, or apply it: `edl install --apply`.
 
-Namespace, kinds, service account with its rights, Services, and a Deployment of two operators. Applied again, with
-another version or other options, it is an upgrade: running jobs keep running.
+Namespace, kinds, service account with its rights, Services, two operators and a webhook that checks jobs. Applied
+again, with another version or other options, it is an upgrade: running jobs keep running.
 """
 
 import argparse
@@ -48,6 +48,7 @@ def _parts(parser: argparse.ArgumentParser) -> None:
         help="the namespace is there; leave it as it is, also when uninstalling",
     )
     parser.add_argument("--no-crds", dest="crds", action="store_false", help="leave the kinds out")
+    parser.add_argument("--no-webhook", dest="webhook", action="store_false", help="let jobs be stored unchecked")
     parser.add_argument("--apply", action="store_true", help="apply it instead of printing it")
     parser.add_argument("--kubeconfig", metavar="FILE", help="with --apply: the cluster (default: as all commands)")
 

@@ -60,6 +60,9 @@ def _service_arguments(parser: argparse.ArgumentParser) -> None:
         help="our address, to which the leader points the Service ($POD_IP)",
     )
     parser.add_argument("--no-service", action="store_true", help="serve no job service")
+    parser.add_argument(
+        "--webhook", metavar="HOST:PORT", help="check jobs for API servers here, before they are stored"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -102,6 +105,7 @@ def settings_of(options: argparse.Namespace) -> "OperatorSettings":
         pods=PodSettings(installation=installation),
         scheduler=Settings(policy=options.policy, max_load=options.max_load, available=options.available),
         service=None if options.no_service else service,
+        webhook=_address(options.webhook, "--webhook") if options.webhook else None,
         register_crds=not options.no_crds,
     )
 

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edl.embedded.certificates import Authority, write_private
+from edl.embedded.certificates import authority_at, write_private
 from edl.embedded.controllers.nodes import GRACE_SECONDS
 from edl.embedded.controllers.run import controllers
 from edl.embedded.home import Claim, Home, reserve_network
@@ -35,6 +35,7 @@ from edl.embedded.server import ADMIN, Server
 from edl.embedded.server.direct import direct_transport
 from edl.embedded.streams import NODE_CLIENT
 from edl.kube.budget import Budget
+from edl.kube.certificates import Authority
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
 
@@ -113,7 +114,7 @@ async def running_cluster(settings: ClusterSettings, *, claim: Claim | None = No
     home = Home(settings.home)
     async with AsyncExitStack() as stack:
         stack.callback((claim or home.claim()).close)
-        authority = await asyncio.to_thread(Authority.at, home.pki)
+        authority = await asyncio.to_thread(authority_at, home.pki)
         server = await stack.enter_async_context(_server(home, authority, settings, stack))
         client = Client(direct_transport(server.api), budget=Budget(qps=100_000, burst=100_000), field_manager="edl-up")
         write_private(home.kubeconfig, kubeconfig(server.url, authority.pair.certificate, home.token))

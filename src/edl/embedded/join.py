@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from edl.embedded.certificates import Authority
+from edl.embedded.certificates import authority_at
 from edl.embedded.home import Home
 from edl.embedded.node.credentials import endpoint_tls
 from edl.embedded.node.host import HostSettings, node_host
@@ -53,7 +53,7 @@ async def join(settings: JoinSettings, *, ready: Callable[[], None]) -> None:
         stack.push_async_callback(client.close)
         host = await stack.enter_async_context(node_host(client, _host_settings(home, settings, account)))
         trusted = await _authority_of(account)
-        own = Authority.at(home.pki)
+        own = authority_at(home.pki)
         node = ProcessNode(
             host,
             NodeSettings(

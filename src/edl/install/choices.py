@@ -32,6 +32,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit: str = "1Gi"
     create_namespace: bool = True
     crds: bool = True
+    webhook: bool = True
     service_monitor: bool = False
     dashboard: bool = False
 

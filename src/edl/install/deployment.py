@@ -10,6 +10,7 @@ from edl.install.choices import LABELS, NAME, SELECTOR, Choices
 from edl.operator.settings import SERVICE_PORT
 
 PROBE_PORT = 8080
+WEBHOOK_PORT = 9443
 
 
 def deployment(choices: Choices) -> dict[str, Any]:
@@ -69,6 +70,7 @@ def _container(choices: Choices) -> dict[str, Any]:
         "ports": [
             {"name": "https", "containerPort": SERVICE_PORT, "protocol": "TCP"},
             {"name": "probes", "containerPort": PROBE_PORT, "protocol": "TCP"},
+            {"name": "webhook", "containerPort": WEBHOOK_PORT, "protocol": "TCP"},
         ],
         # The first answer comes once the caches are being filled; from then on a silent minute is one too many.
         "startupProbe": _probe("/healthz", periodSeconds=2, failureThreshold=60),
@@ -100,6 +102,7 @@ def arguments(choices: Choices) -> list[str]:
         f"--lease={choices.lease}",
         f"--service=0.0.0.0:{SERVICE_PORT}",
         f"--probes=0.0.0.0:{PROBE_PORT}",
+        f"--webhook=0.0.0.0:{WEBHOOK_PORT}",
         "--no-crds",
     ]
 

@@ -3,10 +3,11 @@
 from typing import Any
 
 from edl.api.crds import crds
-from edl.install.choices import LABELS, NAME, PART_OF, SELECTOR, Choices
+from edl.install.choices import LABELS, PART_OF, SELECTOR, Choices
 from edl.install.deployment import deployment, disruption_budget
 from edl.install.rights import role_objects
-from edl.operator.settings import SERVICE, SERVICE_PORT
+from edl.install.webhook import webhook
+from edl.operator.settings import SERVICE, SERVICE_PORT, WEBHOOK
 
 Manifest = dict[str, Any]
 
@@ -20,6 +21,7 @@ def manifests(choices: Choices) -> list[Manifest]:
         operator_service(choices),
         disruption_budget(choices),
         deployment(choices),
+        *([webhook(choices)] if choices.webhook else []),
     ]
 
 
@@ -37,9 +39,12 @@ def job_service(choices: Choices) -> Manifest:
 
 
 def operator_service(choices: Choices) -> Manifest:
-    """All operators, leader or not: for those who collect metrics."""
-    port = {"name": "metrics", "port": 8080, "targetPort": "probes", "protocol": "TCP"}
-    return _service(NAME, choices, {"selector": SELECTOR, "ports": [port]})
+    """All operators, leader or not: for those who collect metrics, and for API servers that have jobs checked."""
+    ports = [
+        {"name": "metrics", "port": 8080, "targetPort": "probes", "protocol": "TCP"},
+        {"name": "webhook", "port": 443, "targetPort": "webhook", "protocol": "TCP"},
+    ]
+    return _service(WEBHOOK, choices, {"selector": SELECTOR, "ports": ports})
 
 
 def _service(name: str, choices: Choices, spec: Manifest) -> Manifest:

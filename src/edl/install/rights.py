@@ -10,9 +10,10 @@ import msgspec
 
 from edl.api.kinds import JOB_RESOURCE, KINDS
 from edl.install.choices import LABELS, NAME, Choices
-from edl.operator.settings import LEASE, SECRET, SERVICE
+from edl.operator.settings import LEASE, SECRET, SERVICE, WEBHOOK
 
 READ = ("list", "watch")
+_ADMISSION = "admissionregistration.k8s.io"
 CHILD = (*READ, "get", "create", "patch")
 
 
@@ -57,6 +58,7 @@ def cluster_rights(namespace: str) -> list[Right]:
         Right("scheduling.k8s.io", ("priorityclasses",), READ, "to know who goes first"),
         Right("", ("namespaces",), READ, "to read their limits"),
         Right("", ("namespaces",), ("get",), "to see that its own is there", (namespace,)),
+        Right(_ADMISSION, ("validatingwebhookconfigurations",), ("get", "patch"), "to be trusted by it", (WEBHOOK,)),
     ]
 
 

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from msgspec.structs import replace
@@ -33,9 +33,11 @@ from edl.operator.kinds import KINDS, JobKey, JobKind
 from edl.operator.metrics import CycleMetrics, JobCollector
 from edl.operator.reconcile import NoService, Reconciler
 from edl.operator.resources import NAMESPACES
+from edl.operator.rotation import Rotation
 from edl.operator.scheduling import SchedulingLoop
 from edl.operator.service import Records, ServicePart, service_names
-from edl.operator.settings import LEASE, SECRET, OperatorSettings
+from edl.operator.settings import LEASE, SECRET, WEBHOOK, OperatorSettings
+from edl.operator.webhook import Webhook
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +64,7 @@ async def run_operator(
         await register_crds(client)
     await _ensure_namespace(client, settings.namespace)
     identity = None
-    if settings.service is not None:
+    if settings.service is not None or settings.webhook is not None:
         identity = await load_identity(client, settings.namespace, SECRET, service_names(settings))
     await Operator(transport, client, settings, identity, leads=leads, clock=clock).run(stop)
 
@@ -96,31 +98,44 @@ class Operator:
         self.caches = Caches(client)
         self.book = JobBook(self.caches.jobs)
         self.grants = Grants()
-        self._leads, self._clock, self._identity = leads, clock, identity
+        self._leads, self._clock = leads, clock
         self._lease = Lease(client, name=LEASE, namespace=settings.namespace, identity=who, duration=settings.lease)
         self._writer = Client(Fence(transport, self._lease.check), budget=Budget(qps=QPS, burst=BURST))
         self._recorder = EventRecorder(client, controller="edl.dev/operator", instance=who)
         self._registry = CollectorRegistry()
         self._registry.register(JobCollector(self.book, clock))
         self._cycles = CycleMetrics(self._registry)
-        self.service = self._service_part()
+        self.service: ServicePart | None = None
+        self.webhook: Webhook | None = None
+        self._rotation: Rotation | None = None
+        if identity is not None:
+            self._serve_as(client, identity)
 
-    def _service_part(self) -> ServicePart | None:
-        service, identity = self.settings.service, self._identity
-        if service is None or identity is None:
-            return None
-        return ServicePart(self._writer, Records(self.caches, self.book, identity), identity, service)
+    def _serve_as(self, client: Client, identity: Identity) -> None:
+        """What needs a certificate: the job service and the webhook present the same one."""
+        settings = self.settings
+        rotation = self._rotation = Rotation(
+            client, identity, namespace=settings.namespace, secret=SECRET, names=service_names(settings)
+        )
+        if settings.service is not None:
+            records = Records(self.caches, self.book, identity)
+            self.service = ServicePart(self._writer, records, identity, settings.service, tls=rotation.tls)
+        if settings.webhook is not None:
+            self.webhook = Webhook(
+                self._writer, address=settings.webhook, tls=rotation.tls, name=WEBHOOK, ca=identity.ca
+            )
 
     async def run(self, stop: asyncio.Event) -> None:
         async with contextlib.AsyncExitStack() as stack:
             if self.service is not None:
                 await stack.enter_async_context(self.service.listening(self.settings.namespace))
+            if self.webhook is not None:
+                await stack.enter_async_context(self.webhook.listening())
             manager = self._manager()
-            stopping = asyncio.create_task(_stop_when(stop, manager))
-            try:
-                await manager.run()
-            finally:
-                stopping.cancel()
+            await stack.enter_async_context(_beside(_stop_when(stop, manager)))
+            if self._rotation is not None:
+                await stack.enter_async_context(_beside(_rotate(self._rotation, manager)))
+            await manager.run()
 
     def _manager(self) -> Manager:
         controllers = {kind.name: self._controller(kind) for kind in KINDS}
@@ -182,8 +197,30 @@ class Operator:
         async with contextlib.AsyncExitStack() as stack:
             if self.service is not None:
                 await stack.enter_async_context(self.service.leading(self.settings.namespace))
+            if self.webhook is not None:
+                await stack.enter_async_context(_beside(self.webhook.be_trusted()))
             self._leads()
             await asyncio.Event().wait()
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs while the block does. If it failed, that is what is raised in the end."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        (ended,) = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(ended, Exception):
+            raise ended
+
+
+async def _rotate(rotation: Rotation, manager: Manager) -> None:
+    try:
+        await rotation.run()
+    finally:
+        manager.stop()  # it ends by failing alone, and then so must we
 
 
 async def _stop_when(stop: asyncio.Event, manager: Manager) -> None:

@@ -6,6 +6,7 @@ the EndpointSlice of a Service that has no selector.
 
 import contextlib
 import logging
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +25,7 @@ from edl.operator.job_service import JobRecord, JobService, RoleRecord
 from edl.operator.job_service.configmap import ConfigMapStore
 from edl.operator.job_service.server import Name
 from edl.operator.kinds import BY_NAME, JobKey, JobKind
-from edl.operator.settings import SECRET, SERVICE, OperatorSettings, ServiceSettings
+from edl.operator.settings import SECRET, SERVICE, WEBHOOK, OperatorSettings, ServiceSettings
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ def service_names(settings: OperatorSettings) -> list[str]:
     """Under which names the certificate must be good."""
     namespace = settings.namespace
     names = [f"{SERVICE}.{namespace}.svc", f"{SERVICE}.{namespace}", SERVICE, "localhost", "127.0.0.1"]
+    names.append(f"{WEBHOOK}.{namespace}.svc")
     told = urlsplit(settings.service.url.replace("{port}", "0")).hostname if settings.service is not None else None
     return [*names, told] if told and told not in names else names
 
@@ -90,11 +92,13 @@ def _name(key: JobKey) -> Name:
 class ServicePart:
     """The job service of one operator. `url` is what pods are told, known once it listens."""
 
-    def __init__(self, client: Client, records: Records, identity: Identity, settings: ServiceSettings) -> None:
+    def __init__(
+        self, client: Client, records: Records, identity: Identity, settings: ServiceSettings, *, tls: ssl.SSLContext
+    ) -> None:
         self.service = JobService(ConfigMapStore(client), records)
         self.url = ""
         self._client, self._records, self._identity, self._settings = client, records, identity, settings
-        self._port = 0
+        self._port, self._tls = 0, tls
 
     def credentials(self, uid: str) -> tuple[str, str]:
         return self._identity.token(uid), self._identity.ca
@@ -122,7 +126,7 @@ class ServicePart:
 
     async def _serve(self) -> web.AppRunner:
         """If any port will do, the one where running pods know us is best."""
-        settings, tls = self._settings, self._identity.tls()
+        settings, tls = self._settings, self._tls
         known = self._identity.port if settings.port == 0 else 0
         if known:
             with contextlib.suppress(OSError):

@@ -14,6 +14,7 @@ LEASE = "edl-operator"
 SECRET = "edl-operator"
 SERVICE = "edl-job-service"
 SERVICE_PORT = 8443
+WEBHOOK = "edl-operator"  # the Service by which API servers reach it, and its configuration
 
 
 class ServiceSettings(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
 class OperatorSettings(msgspec.Struct, frozen=True):
     """`probes`: where /healthz, /readyz and /metrics are served. `lease`: how long leadership outlives a silent leader.
 
-    `service` None: pods are told of no job service.
+    `service` None: pods are told of no job service. `webhook`: where API servers may have jobs checked, if anywhere.
     """
 
     namespace: str = NAMESPACE
@@ -47,6 +48,7 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     pods: PodSettings = PodSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     service: ServiceSettings | None = ServiceSettings()
+    webhook: tuple[str, int] | None = None
     register_crds: bool = True
 
     def who(self) -> str:

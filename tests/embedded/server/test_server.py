@@ -9,10 +9,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from edl.embedded.certificates import Authority
+from edl.embedded.certificates import authority_at
 from edl.embedded.server import ADMIN, Server, User
 from edl.embedded.server.direct import direct_transport
 from edl.embedded.server.storefile import StoreError
+from edl.kube.certificates import Authority
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
 from edl.kube.resource import Resource
@@ -84,7 +85,7 @@ async def test_tokens_expire() -> None:
 
 
 async def test_certificates_of_the_authority_are_identities(tmp_path: Path) -> None:
-    authority, stranger = Authority.at(tmp_path), Authority.create()
+    authority, stranger = authority_at(tmp_path), Authority.create("stranger")
     tls = authority.server_context(authority.issue("apiserver", hosts=["127.0.0.1"]))
     async with Server(None, tokens=TOKENS, tls=tls) as server:
         mine = authority.client_context(authority.issue("alice", organizations=["devs"]))
@@ -105,8 +106,8 @@ async def whoami(server: Server, tls: ssl.SSLContext) -> Any:
 
 
 def test_the_authority_is_kept_private(tmp_path: Path) -> None:
-    first = Authority.at(tmp_path / "pki")
-    assert Authority.at(tmp_path / "pki").pair == first.pair
+    first = authority_at(tmp_path / "pki")
+    assert authority_at(tmp_path / "pki").pair == first.pair
     assert (tmp_path / "pki" / "ca.key").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "pki").stat().st_mode & 0o777 == 0o700
 

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from edl.embedded.certificates import Authority, write_private
+from edl.embedded.certificates import authority_at, write_private
 from edl.embedded.kubeconfig import kubeconfig
 from edl.embedded.server import ADMIN, Server
 from edl.embedded.streams import NODE_CLIENT
@@ -21,7 +21,7 @@ async def main(directory: Path, port: int, token: str) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    authority = Authority.at(directory)
+    authority = authority_at(directory)
     tls = authority.server_context(authority.issue("apiserver", hosts=["127.0.0.1", "localhost"]))
     async with Server(
         directory / "store.db",
