@@ -83,7 +83,7 @@ class ServiceClient:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"EDL_SERVICE_URL is {url!r}, it must be https://host:port")
         self._host, self._port = parts.hostname, parts.port
-        self._tls = _tls(ca) if parts.scheme == "https" else None
+        self._tls = tls_context(ca) if parts.scheme == "https" else None
         self._base = f"{parts.path.rstrip('/')}/v1/jobs/{urllib.parse.quote(namespace)}/{urllib.parse.quote(job)}"
         self._token, self._timeout = token, timeout
         self._idle: list[http.client.HTTPConnection] = []
@@ -207,7 +207,7 @@ def _refusal(status: int, answer: bytes) -> Exception:
     return _REFUSALS.get(status, ServiceRefusalError)(status, body)
 
 
-def _tls(ca: str) -> ssl.SSLContext:
+def tls_context(ca: str) -> ssl.SSLContext:
     """`ca` is the PEM text that the operator puts in the environment, a file's path, or empty for the system's own."""
     if "-----BEGIN" in ca:
         return ssl.create_default_context(cadata=ca)

@@ -12,6 +12,7 @@ import msgspec
 from edl.kube.client import Client
 from edl.kube.errors import ApiError, KubeError
 from edl.kube.resource import Resource
+from edl.runtime.rendezvous.rounds import Round
 
 from .record import JobRecord
 from .state import JobState, Slot, Value
@@ -29,6 +30,7 @@ class _Meta(msgspec.Struct):
     writer: str
     slots: dict[str, Slot]
     versions: dict[str, int]
+    round: Round | None = None
 
 
 class _ObjectMeta(msgspec.Struct, rename="camel"):
@@ -102,7 +104,13 @@ def _name(job: str, record: JobRecord) -> str:
 
 
 def _body(namespace: str, name: str, record: JobRecord, state: JobState, version: str | None) -> dict[str, Any]:
-    meta = _Meta(state.revision, state.writer, state.slots, {key: value.version for key, value in state.values.items()})
+    meta = _Meta(
+        state.revision,
+        state.writer,
+        state.slots,
+        {key: value.version for key, value in state.values.items()},
+        state.round,
+    )
     metadata: dict[str, Any] = {
         "name": _name(name, record),
         "namespace": namespace,
@@ -130,4 +138,4 @@ def _decode(found: _ConfigMap, what: str) -> JobState:
         }
     except (msgspec.DecodeError, KeyError, ValueError) as error:
         raise UnavailableError(f"{what} was edited and cannot be read ({error}); restore or delete it") from error
-    return JobState(meta.revision, meta.writer, meta.slots, values)
+    return JobState(meta.revision, meta.writer, meta.slots, values, meta.round)

@@ -81,7 +81,7 @@ class DurableState:
         self._key = (namespace, name, record)
         self._store, self._turns, self._clock, self._sleep = store, turns, clock, sleep
         self._writer, self._allowance, self._on_commit = writer, Allowance(interval, burst), on_commit
-        self._loading = asyncio.Lock()
+        self._loading, self._hurry = asyncio.Lock(), asyncio.Event()
         self._version: str | None = None
         self._loaded = self._closed = False
         self._waiting: dict[asyncio.Future[None], int] = {}  # whose change is in the staged revision named
@@ -96,8 +96,11 @@ class DurableState:
                 self._loaded = True
         return self.committed
 
-    async def write(self, change: Change) -> int:
-        """Applies the change and returns its result once it is durable. RefusedError: nothing was changed."""
+    async def write(self, change: Change, *, at_once: bool = False) -> int:
+        """Applies the change and returns its result once it is durable. RefusedError: nothing was changed.
+
+        `at_once` does not wait for others of this job to join its write; it takes its turn in the common budget.
+        """
         await self.load()
         if self._closed:
             raise RefusedError(503, "not-leading", RETIRED, retry_after=1)
@@ -107,6 +110,8 @@ class DurableState:
         if staged is not self._staged:
             self._staged = msgspec.structs.replace(staged, writer=self._writer)
         if self._staged is not self.committed:
+            if at_once:
+                self._hurry.set()
             await self._durable(self._staged.revision)
         return result
 
@@ -137,6 +142,15 @@ class DurableState:
             except UnavailableError as error:
                 log.warning("state of %s/%s not written, trying again: %s", *self._key[:2], error)
                 await self._sleep(RETRY)
+
+    async def _gather(self, seconds: float) -> None:
+        """Lets changes come together, until one comes that cannot wait."""
+        ends = {asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._hurry.wait())}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
 
     async def _commit(self, staged: JobState) -> None:
         self._allowance.spend(self._clock())

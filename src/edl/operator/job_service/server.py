@@ -57,8 +57,7 @@ class JobService:
     def retire(self) -> None:
         self._led_since = None
         for session in self._sessions.values():
-            session.state.close()
-            session.wake()
+            session.close()
         self._sessions.clear()
 
     def changed(self, name: Name) -> None:
@@ -70,8 +69,7 @@ class JobService:
         if record is not None:
             session.observe(record)
         else:
-            self._sessions.pop(name).state.close()
-            session.wake()
+            self._sessions.pop(name).close()
 
     def progress(self, name: Name) -> tuple[Progress, float] | None:
         """The job's last report and its age in seconds, None if this leader has had none."""
@@ -92,6 +90,7 @@ class JobService:
             ("DELETE", "/kv/{key}", self._delete),
             ("POST", "/progress", self._report),
             ("GET", "/job", self._job),
+            ("GET", "/rendezvous", self._meet),
         ]
         for method, path, handler in routes:
             app.router.add_route(method, job + path, self._for_its_job(handler))
@@ -132,7 +131,7 @@ class JobService:
         if session and session.record.uid == record.uid:
             return session
         if session:
-            session.state.close()
+            session.close()
         session = Session(record, clock=self._clock, led_since=led_since)
         session.state = DurableState(
             namespace,
@@ -229,6 +228,9 @@ class JobService:
             return answer(view) if view["revision"] != after else None
 
         return await self._when(request, session, look)
+
+    async def _meet(self, request: web.Request, session: Session) -> web.StreamResponse:
+        return await session.meeting.attend(request)
 
     async def _when(
         self, request: web.Request, session: Session, look: Callable[[Session], web.Response | None]

@@ -10,7 +10,10 @@ from typing import Any
 
 import msgspec
 
+from edl.runtime.rendezvous.rounds import pod_of
+
 from .durable import Clock, DurableState
+from .meeting import Meeting
 from .record import JobRecord, Progress
 from .state import JobState, Slot, role_slots
 
@@ -27,6 +30,7 @@ class Session:
         self._claimed_at: dict[str, float] = {}  # by holder, during this leadership
         self._seen: set[str] = set()  # holders whose pod was listed at least once during this leadership
         self._news = asyncio.Event()
+        self.meeting = Meeting(clock=clock, led_since=led_since)
 
     def observe(self, record: JobRecord) -> None:
         """Takes the newest record, notes which holders are there, and wakes whoever waits if it differs."""
@@ -35,6 +39,13 @@ class Session:
             self.wake()
         pods = record.pods or frozenset()
         self._seen |= {slot.holder for slot in self.state.committed.slots.values() if slot.pod in pods}
+        self.meeting.observe(record, self.state)
+
+    def close(self) -> None:
+        """Ends every promise of this leader: whoever waits is told to ask the next one."""
+        self.meeting.close()
+        self.state.close()
+        self.wake()
 
     def wake(self) -> None:
         self._news.set()
@@ -65,13 +76,19 @@ class Session:
     def view(self) -> dict[str, Any]:
         """The body of GET /job. Its revision is a digest: the same view has the same one under every leader."""
         record, state = self.record, self.state.committed
-        body = {
+        body: dict[str, Any] = {
             "phase": record.phase,
             "size": record.size,
             "target": record.target,
             "roles": {role: self._role(role, state) for role in sorted(record.roles)},
             "leaving": sorted(record.leaving),
         }
+        if state.round is not None:
+            body["round"] = {
+                "number": state.round.number,
+                "pods": [pod_of(member.agent) for member in state.round.members],
+                "over": state.round.over,
+            }
         digest = hashlib.blake2b(msgspec.json.encode(body), digest_size=8).hexdigest()
         return {**body, "revision": digest, **self._progress()}
 

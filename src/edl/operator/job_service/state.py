@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from edl.runtime.rendezvous.rounds import Round
+
 LIMIT = 64 * 1024  # bytes of all values of a job
 SLOTS_LIMIT = 256 * 1024  # apart from the values, so that a full job can still replace its master
 MAX_INDEX = 9_999
@@ -42,6 +44,8 @@ class JobState(msgspec.Struct, frozen=True):
     writer: str = ""
     slots: dict[str, Slot] = {}
     values: dict[str, Value] = {}
+    round: Round | None = None
+    """Who trains together, if the job's agents meet here."""
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -118,6 +122,14 @@ def delete(state: JobState, key: str, expected: int | None) -> tuple[JobState, i
     if key not in state.values:
         return state, 0
     return _next(state, values={name: value for name, value in state.values.items() if name != key}), 0
+
+
+def form(state: JobState, formed: Round) -> tuple[JobState, int]:
+    """The next state. A round is never formed twice, and never goes back."""
+    present = state.round
+    if present and present.run == formed.run and (formed.number, formed.over) <= (present.number, present.over):
+        raise RefusedError(409, "round", f"round {present.number} of {present.run} was formed by another leader")
+    return _next(state, round=formed), formed.number
 
 
 def role_slots(state: JobState, role: str) -> dict[int, Slot]:

@@ -1,0 +1,260 @@
+"""Rounds as stories: who is in, when, and why, without a wait that nobody needs."""
+
+import pytest
+
+from edl.runtime.rendezvous.lobby import GRACE, SETTLE, STRAGGLER
+from edl.runtime.rendezvous.messages import Stale, Training
+from edl.runtime.rendezvous.rounds import Member, Round, seat
+
+from .world import World
+
+
+def formed(*pods: str) -> World:
+    world = World(target=len(pods))
+    world.start(*pods)
+    assert world.members() == list(pods)
+    return world
+
+
+def test_the_planned_size_starts_at_once() -> None:
+    world = World(target=3)
+    world.start("a", "b")
+    assert world.members() == []
+    world.start("c")
+    assert (world.members(), world.now) == (["a", "b", "c"], 100.0)
+    assert [world.standing(pod).rank for pod in "abc"] == [0, 1, 2]
+
+
+def test_a_minimum_starts_when_the_window_is_over() -> None:
+    world = World(target=4)
+    world.start("a", "b")
+    world.pass_time(2.9)
+    assert world.members() == []
+    world.pass_time(0.2)
+    assert world.members() == ["a", "b"]
+
+
+def test_fewer_than_the_minimum_never_start() -> None:
+    world = World(target=1)
+    world.start("a")
+    world.pass_time(3600)
+    assert world.rounds == []
+    assert world.standing("a").waiting_for == "1 of at least 2 are here"
+
+
+@pytest.mark.parametrize("how", ["pod gone", "pod leaving", "said so", "connection lost", "worker failed"])
+def test_survivors_regroup_at_once_and_keep_their_ranks(how: str) -> None:
+    world = formed("a", "b", "c", "d")
+    if how == "pod gone":
+        world.gone.add("b")
+        world.dead.add(world.named("b"))
+    elif how == "pod leaving":
+        world.leaving.add("b")
+        world.dead.add(world.named("b"))
+    elif how == "said so":
+        world.standing("b").leave("signal")
+    elif how == "connection lost":
+        world.kill("b")
+        world.pass_time(world.linger)
+    else:
+        world.kill("b")
+        world.standing("c").fail(hard=False)
+    before = world.now
+    world.settle()
+    assert (world.members(), world.now) == (["a", "d", "c"], before)  # only the last had to move
+
+
+def test_a_broken_connection_that_comes_back_is_no_reason_to_regroup() -> None:
+    world = formed("a", "b")
+    world.cut(world.named("a"))
+    world.pass_time(0.9)
+    world.reconnect()
+    world.pass_time(600)
+    assert len(world.rounds) == 1
+
+
+def test_a_new_leader_causes_no_regroup() -> None:
+    world = formed("a", "b", "c")
+    for _ in range(3):
+        world.lead_anew()
+        world.pass_time(GRACE - 1)
+        world.reconnect()
+        world.pass_time(60)
+    assert len(world.rounds) == 1
+    assert all(isinstance(standing.report, Training) for standing in world.agents.values())
+
+
+def test_who_does_not_come_back_to_a_new_leader_is_missed_after_the_grace() -> None:
+    world = formed("a", "b", "c")
+    world.dead.add(world.named("b"))
+    world.lead_anew()
+    world.reconnect()
+    world.pass_time(GRACE - 0.1)
+    assert len(world.rounds) == 1
+    world.pass_time(0.2)
+    assert world.members() == ["a", "c"]
+
+
+def test_a_leader_that_dies_between_deciding_and_telling_is_survived() -> None:
+    world = World(target=2)
+    world.start("a", "b", settle=False)
+    assert world.decide()  # durable, and nobody was told
+    world.lead_anew()
+    world.reconnect()
+    world.settle()
+    assert (len(world.rounds), world.members()) == (1, ["a", "b"])
+    assert [world.standing(pod).number for pod in "ab"] == [1, 1]
+
+
+def test_joiners_come_in_together_when_the_plan_is_complete() -> None:
+    world = formed("a", "b")
+    world.target = 4
+    world.start("c")
+    world.pass_time(1)
+    assert len(world.rounds) == 1
+    world.start("d")
+    assert world.members() == ["a", "b", "c", "d"]
+
+
+def test_a_joiner_waits_no_longer_than_the_window_for_others() -> None:
+    world = formed("a", "b")
+    world.target = 4
+    world.start("c")
+    world.pass_time(3)
+    assert world.members() == ["a", "b", "c"]
+
+
+def test_above_the_maximum_an_agent_stands_by_and_takes_the_first_free_place() -> None:
+    world = formed("a", "b", "c", "d")
+    world.start("e")
+    world.pass_time(60)
+    assert world.standing("e").waiting_for == "the round has its 4 members, this one stands by"
+    world.gone.add("b")
+    world.dead.add(world.named("b"))
+    world.settle()
+    assert world.members() == ["a", "e", "c", "d"]
+
+
+def test_below_the_minimum_survivors_wait_for_the_replacement_and_no_longer() -> None:
+    world = formed("a", "b")
+    world.kill("b")
+    world.pass_time(30)
+    assert len(world.rounds) == 1
+    world.start("b")
+    assert (world.members(), world.standing("b").rank) == (["a", "b"], 1)
+
+
+def test_a_new_agent_in_a_pod_shows_that_the_old_one_is_gone() -> None:
+    world = formed("a", "b", "c")
+    world.kill("b")
+    world.start("b")  # the container started again, within the linger
+    assert world.members() == ["a", "b", "c"]
+    assert world.rounds[-1].members[1].agent == "b/1"
+
+
+def test_a_member_that_cannot_stop_its_workers_is_left_behind_and_comes_later() -> None:
+    world = formed("a", "b", "c", "d")
+    slow = world.named("d")
+    world.gone.add("b")
+    world.dead.update({world.named("b"), slow})  # `slow` lives, but does nothing for a while
+    world.pass_time(STRAGGLER - 1)
+    assert len(world.rounds) == 1
+    world.pass_time(2)
+    assert world.members() == ["a", "c"]
+    assert isinstance(world.lobby.word(slow, world.now), Stale)
+    world.dead.discard(slow)
+    world.target = 3
+    world.settle()
+    assert world.members() == ["a", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("failures", "own"),
+    [
+        pytest.param([("b", True)], ["b"], id="a signal is one's own"),
+        pytest.param([("a", False), ("b", True)], ["b"], id="a signal outweighs who spoke first"),
+        pytest.param([("b", False), ("a", False)], ["b"], id="who failed first is the cause"),
+        pytest.param([("b", False)], ["b"], id="alone, after it has waited for others"),
+    ],
+)
+def test_whose_fault_it_was(failures: list[tuple[str, bool]], own: list[str]) -> None:
+    world = formed("a", "b", "c")
+    for pod, hard in failures:
+        world.standing(pod).fail(hard=hard)
+        world.say(world.named(pod))
+    world.now += SETTLE
+    verdicts = {}
+    for pod, _ in failures:
+        world.decide()
+        world.tell(world.named(pod))
+        verdict = world.standing(pod).verdict
+        assert verdict is not None
+        verdicts[pod] = verdict.own
+    assert [pod for pod in sorted(verdicts) if verdicts[pod]] == own
+
+
+def test_a_failure_after_a_peers_death_is_the_peers() -> None:
+    world = formed("a", "b", "c")
+    world.standing("a").fail(hard=False)
+    world.say(world.named("a"))
+    world.decide()
+    world.tell(world.named("a"))
+    assert world.standing("a").verdict is None  # too early to say
+    world.kill("b")
+    world.decide()
+    world.tell(world.named("a"))
+    verdict = world.standing("a").verdict
+    assert verdict is not None
+    assert (verdict.own, verdict.reason) == (False, "the connection of b/0 broke and another's worker failed")
+
+
+def test_the_end_is_agreed_and_latecomers_are_told() -> None:
+    world = formed("a", "b")
+    for pod in "ab":
+        assert not world.standing(pod).over
+        world.standing(pod).finish()
+        world.settle()
+    assert world.standing("a").over
+    world.lead_anew()
+    world.start("c")
+    assert world.standing("c").over
+    assert len(world.rounds) == 1
+
+
+def test_a_finished_member_that_goes_away_breaks_nothing() -> None:
+    world = formed("a", "b")
+    world.standing("a").finish()
+    world.settle()
+    world.kill("a")
+    world.gone.add("a")
+    world.pass_time(60)
+    assert len(world.rounds) == 1
+    world.standing("b").finish()
+    world.settle()
+    assert world.standing("b").over
+
+
+def test_what_is_left_to_do_after_a_peer_finished_needs_no_minimum() -> None:
+    world = formed("a", "b")
+    world.standing("a").finish()
+    world.settle()
+    world.standing("b").fail(hard=False)
+    world.pass_time(SETTLE + 1)
+    assert world.members() == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("before", "agents", "after"),
+    [
+        pytest.param("", "abc", "abc", id="first come first"),
+        pytest.param("abcd", "abd", "abd", id="the last moves into the gap"),
+        pytest.param("abcd", "bcd", "dbc", id="rank 0 is filled"),
+        pytest.param("ab", "abxy", "abxy", id="joiners behind"),
+        pytest.param("abcd", "acdx", "axcd", id="a joiner takes the gap"),
+        pytest.param("abcdef", "f", "f", id="the only one"),
+    ],
+)
+def test_seats(before: str, agents: str, after: str) -> None:
+    previous = Round("r", 1, tuple(Member(agent, "") for agent in before)) if before else None
+    members = seat(previous, list(agents), dict.fromkeys(agents, ""))
+    assert "".join(member.agent for member in members) == after

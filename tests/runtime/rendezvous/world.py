@@ -1,0 +1,142 @@
+"""Agents and leaders that exchange messages in memory, in any order a test likes, on a clock that it turns."""
+
+from dataclasses import dataclass, field
+
+from edl.runtime.rendezvous.lobby import Lobby, Pods
+from edl.runtime.rendezvous.messages import Hello
+from edl.runtime.rendezvous.rounds import Round, pod_of
+from edl.runtime.rendezvous.standing import Standing
+
+
+@dataclass
+class World:
+    minimum: int = 2
+    maximum: int = 4
+    window: float = 3.0
+    linger: float = 1.0
+    target: int = 0
+    now: float = 100.0
+    stored: Round | None = None
+    """What is durable: a new leader has nothing else."""
+    rounds: list[Round] = field(default_factory=list)
+    agents: dict[str, Standing] = field(default_factory=dict)
+    connected: set[str] = field(default_factory=set)
+    dead: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    leaving: set[str] = field(default_factory=set)
+    lobby: Lobby = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lobby = Lobby("run", self.now)
+
+    def start(self, *pods: str, settle: bool = True) -> None:
+        """One agent in each pod, connected and ready for a round."""
+        for pod in pods:
+            number = sum(pod_of(agent) == pod for agent in self.agents)
+            name = f"{pod}/{number}"
+            self.agents[name] = Standing(
+                Hello(
+                    agent=name,
+                    run="run",
+                    minimum=self.minimum,
+                    maximum=self.maximum,
+                    window=self.window,
+                    linger=self.linger,
+                )
+            )
+            self.gone.discard(pod)
+            self.leaving.discard(pod)
+            self.agents[name].wait(f"{name}:1")
+            self.connect(name)
+        if settle:
+            self.settle()
+
+    def connect(self, agent: str) -> None:
+        self.connected.add(agent)
+        self.lobby.hello(self.agents[agent].hello, self.now)
+        self.say(agent)
+
+    def say(self, agent: str) -> None:
+        report = self.agents[agent].report
+        if agent in self.connected and report is not None:
+            self.lobby.report(agent, report, self.now)
+
+    def cut(self, agent: str) -> None:
+        self.connected.discard(agent)
+        self.lobby.lost(agent, self.now)
+
+    def kill(self, pod: str) -> None:
+        """The agent is gone, as seen from its connection alone."""
+        agent = self.named(pod)
+        self.dead.add(agent)
+        self.cut(agent)
+
+    def lead_anew(self) -> None:
+        """Another leader: it has what was stored and knows nobody until they call."""
+        self.lobby = Lobby("run", self.now, round=self.stored)
+        self.connected.clear()
+
+    def reconnect(self) -> None:
+        for agent in sorted(set(self.agents) - self.dead - self.connected):
+            self.connect(agent)
+
+    def named(self, pod: str) -> str:
+        return max(agent for agent in self.agents if pod_of(agent) == pod)
+
+    def standing(self, pod: str) -> Standing:
+        return self.agents[self.named(pod)]
+
+    def act(self, agent: str) -> bool:
+        """Does what an agent does on what it was told: stops its workers and waits for the next round."""
+        standing = self.agents[agent]
+        if agent in self.dead or not (standing.stale or standing.verdict) or standing.over:
+            return False
+        standing.stale = ""
+        standing.wait(f"{agent}:{standing.number + 1}")
+        self.say(agent)
+        return True
+
+    def tell(self, agent: str) -> None:
+        word = self.lobby.word(agent, self.now) if agent in self.connected else None
+        if word is not None:
+            self.agents[agent].hear(word)
+
+    def decide(self) -> bool:
+        """One look of the leader; what it decides becomes durable and is then its truth."""
+        pods = {pod_of(agent) for agent in self.agents}
+        self.lobby.observe(Pods(frozenset(pods - self.gone), frozenset(self.leaving), self.target))
+        plan = self.lobby.decide(self.now)
+        if plan.round is None:
+            return False
+        self.stored = plan.round
+        if not plan.round.over:
+            self.rounds.append(plan.round)
+        self.lobby.adopt(plan.round)
+        return True
+
+    def settle(self) -> None:
+        """Everybody says, hears and does what there is, until nothing changes any more."""
+        changed = True
+        while changed:
+            for agent in sorted(self.agents):
+                self.say(agent)
+            changed = self.decide()
+            for agent in sorted(self.agents):
+                self.tell(agent)
+                changed |= self.act(agent)
+
+    def pass_time(self, seconds: float) -> None:
+        """Looks whenever the leader said that it wants to look."""
+        end = self.now + seconds
+        while True:
+            self.settle()
+            at = self.lobby.decide(self.now).look_at
+            if at is None or at > end:
+                break
+            self.now = at
+        self.now = end
+        self.settle()
+
+    def members(self) -> list[str]:
+        """The pods of the last round, by rank."""
+        return [pod_of(member.agent) for member in self.rounds[-1].members] if self.rounds else []
