@@ -1,10 +1,14 @@
 """What `edl install` prints: complete, consistent with what the operator expects, and without any privilege."""
 
+import json
+import re
+import time
 from argparse import ArgumentParser
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
 from edl.api.crds import crds
 from edl.cli import operator as operator_command
@@ -13,6 +17,13 @@ from edl.install.choices import Choices, problems
 from edl.install.deployment import PROBE_PORT, WEBHOOK_PORT, arguments
 from edl.install.manifests import manifests
 from edl.install.rights import cluster_rights, own_rights
+from edl.kube.client import Client
+from edl.kube.controller import Controller
+from edl.kube.metrics import RuntimeCollector
+from edl.kube.transport import Transport
+from edl.operator.book import JobBook
+from edl.operator.caches import Caches
+from edl.operator.metrics import CycleMetrics, JobCollector
 from edl.operator.resources import resource_of
 from edl.operator.service import PORT_NAME
 from edl.operator.settings import SERVICE, SERVICE_PORT
@@ -145,3 +156,34 @@ def test_the_operator_sees_every_kind() -> None:
 
     seen = {(right.group, name) for right in cluster_rights("ml") for name in right.resources if "list" in right.verbs}
     assert {(resource_of(kind).group, resource_of(kind).plural) for kind in KINDS} <= seen
+
+
+def test_what_monitors_ask_for_is_there() -> None:
+    """Every metric in the dashboard is one that an operator shows; the monitor's port is one of the Service's."""
+    objects = manifests(Choices(service_monitor=True, dashboard=True))
+    (monitor,) = of_kind(objects, "ServiceMonitor")
+    service = next(body for body in of_kind(objects, "Service") if body["metadata"]["name"] == "edl-operator")
+    ports = {port["name"] for port in service["spec"]["ports"]}
+    assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} <= ports
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+
+    (board,) = of_kind(objects, "ConfigMap")
+    panels = json.loads(board["data"]["edl.json"])["panels"]
+    asked = {name for panel in panels for name in re.findall(r"edl_\w+", panel["targets"][0]["expr"])}
+    assert len(panels) >= 6
+    assert asked <= shown_metrics(), "no such metric"
+
+
+def shown_metrics() -> set[str]:
+    registry = CollectorRegistry()
+    client = Client(cast(Transport, None))
+    CycleMetrics(registry)
+    caches = Caches(client)
+    registry.register(JobCollector(JobBook(caches.jobs), time.time))
+    controller = Controller("c", [], cast(Any, None), workers=1)
+    registry.register(RuntimeCollector([], [controller]))
+    names = set()
+    for family in registry.collect():
+        suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
+        names |= {family.name + suffix for suffix in suffixes}
+    return names

@@ -6,9 +6,11 @@ again, with another version or other options, it is an upgrade: running jobs kee
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edl.cli.connect import with_cluster
+from edl.install.chart import write_chart
 from edl.install.choices import Choices, problems
 from edl.install.manifests import manifests
 from edl.install.text import yaml_text
@@ -49,6 +51,9 @@ def _parts(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-crds", dest="crds", action="store_false", help="leave the kinds out")
     parser.add_argument("--no-webhook", dest="webhook", action="store_false", help="let jobs be stored unchecked")
+    parser.add_argument("--service-monitor", action="store_true", help="for Prometheus' operator")
+    parser.add_argument("--dashboard", action="store_true", help="for Grafana's sidecar")
+    parser.add_argument("--chart", metavar="DIR", help="write a Helm chart of the same content; options are its values")
     parser.add_argument("--apply", action="store_true", help="apply it instead of printing it")
     parser.add_argument("--kubeconfig", metavar="FILE", help="with --apply: the cluster (default: as all commands)")
 
@@ -72,6 +77,9 @@ def choices_of(options: argparse.Namespace) -> Choices:
 def run(options: argparse.Namespace) -> int:
     from edl.cli.main import CommandError
 
+    if options.chart:
+        write_chart(Path(options.chart))
+        return 0
     choices = choices_of(options)
     if wrong := problems(choices):
         raise CommandError("; ".join(wrong))

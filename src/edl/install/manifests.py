@@ -5,6 +5,7 @@ from typing import Any
 from edl.api.crds import crds
 from edl.install.choices import LABELS, PART_OF, SELECTOR, Choices
 from edl.install.deployment import deployment, disruption_budget
+from edl.install.monitoring import dashboard, service_monitor
 from edl.install.rights import role_objects
 from edl.install.webhook import webhook
 from edl.operator.settings import SERVICE, SERVICE_PORT, WEBHOOK
@@ -22,6 +23,8 @@ def manifests(choices: Choices) -> list[Manifest]:
         disruption_budget(choices),
         deployment(choices),
         *([webhook(choices)] if choices.webhook else []),
+        *([service_monitor(choices)] if choices.service_monitor else []),
+        *([dashboard(choices)] if choices.dashboard else []),
     ]
 
 
