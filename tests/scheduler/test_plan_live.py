@@ -49,8 +49,8 @@ def edl(tmp_path: Path) -> Iterator[Edl]:
         edl("down")
 
 
-def asking(name: str, cpu: str, script: str = "sleep 1000") -> Data:
-    body = pod(name, script=script)
+def asking(name: str, cpu: str) -> Data:
+    body: Data = pod(name, script="sleep 1000")
     body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
     return body
 
