@@ -8,7 +8,7 @@ FRAMEWORKS := .venv-frameworks
 FRAMEWORKS_STAMP := $(FRAMEWORKS)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit test-kube test-frameworks bench bench-frameworks clean
+.PHONY: help demo test lint unit test-kube test-frameworks bench bench-kube bench-frameworks clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -55,6 +55,9 @@ test-frameworks: $(FRAMEWORKS_STAMP) ## the tests with real PyTorch (torchrun) a
 
 bench: $(STAMP) ## benchmarks: ratios against a peer or a bound measured in the same run
 	@for b in bench/bench_*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+bench-kube: $(STAMP) ## the operator on a real control plane with hundreds of nodes, beside its Go peer (needs Go; tens of minutes)
+	@$(BIN)/python -m bench.kube
 
 bench-frameworks: $(FRAMEWORKS_STAMP) ## how long training stops when a worker joins, leaves or is killed: torchrun's own ways and ours
 	@$(FRAMEWORKS)/bin/python bench/bench_rendezvous.py

@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -47,7 +47,14 @@ def provide(*, nodes: bool) -> None:
 class Cluster:
     """A running Kubernetes with `nodes` container nodes; with none, an API on loopback that needs no root."""
 
-    def __init__(self, name: str, *, nodes: int, controllers: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        nodes: int,
+        controllers: bool = True,
+        more_flags: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
         self.name = name
         self.directory = clusters() / name
         self.processes = Processes(records=self.directory / "processes", logs=self.directory / "logs")
@@ -58,6 +65,7 @@ class Cluster:
             self.processes,
             namespace=self.network.control if nodes else None,
             controllers=controllers or nodes > 0,
+            more_flags=more_flags or {},
         )
         self.nodes = [self._node(index) for index in range(1, nodes + 1)]
 

@@ -4,6 +4,7 @@ import http.client
 import ssl
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -50,6 +51,8 @@ class ControlPlane:
     processes: Processes
     namespace: Path | None = None
     controllers: bool = True
+    more_flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By component, after our own: the later one counts."""
     ports: Ports = field(default_factory=Ports)
 
     def __post_init__(self) -> None:
@@ -106,7 +109,8 @@ class ControlPlane:
     def _run(self, name: str, flags: list[str], user: str = "") -> None:
         if user:
             flags = [f"--kubeconfig={self.component_kubeconfig(user)}", *flags]
-        self.processes.start(name, [str(binary(name)), *flags], netns=self.namespace)
+        command = [str(binary(name)), *flags, *self.more_flags.get(name, ())]
+        self.processes.start(name, command, netns=self.namespace)
 
     def _etcd(self) -> list[str]:
         client = f"http://127.0.0.1:{self.etcd_port}"

@@ -1,0 +1,131 @@
+"""From submission to running: how long, and what it costs the operator in CPU, memory and calls."""
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+from bench.kube.contenders import WORKERS, Contender
+from bench.kube.stage import Stage, calls_since, staged
+
+from edl.api.meta import ObjectMeta
+from edl.kube.client import Client
+from edl.kube.informer import Informer
+from edl.operator.resources import PODS
+
+NODES, NODE = 200, {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8"}
+AT_ONCE = 16
+SETTLE = 3.0
+"""After the last pod runs: what is still to be written about it is part of the cost."""
+
+
+class Phase(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class PodSeen(msgspec.Struct, frozen=True):
+    """As much of a pod as tells whether it runs: the observer should cost little."""
+
+    metadata: ObjectMeta
+    status: Phase = Phase()
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of one contender with one number of jobs. Calls and objects leave Events and leases out."""
+
+    contender: str
+    jobs: int
+    submitted: float
+    running: float
+    cpu_ms: float
+    memory_mb: float
+    calls: float
+    objects: float
+    by_call: Counter[str]
+
+
+async def measure(contender: Contender, jobs: int) -> Result:
+    with tempfile.TemporaryDirectory() as directory:
+        async with (
+            staged(Path(directory), nodes=NODES, resources=NODE) as stage,
+            contender.operator(stage) as process,
+            _watching(stage.client) as pods,
+        ):
+            return await _race(stage, contender, jobs, process, pods)
+
+
+@contextlib.asynccontextmanager
+async def _watching(client: Client) -> AsyncIterator[Informer[PodSeen]]:
+    pods: Informer[PodSeen] = Informer(client, PODS, PodSeen)
+    task = asyncio.create_task(pods.run())
+    try:
+        await pods.wait_synced()
+        yield pods
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _race(
+    stage: Stage, contender: Contender, jobs: int, process: psutil.Process, pods: Informer[PodSeen]
+) -> Result:
+    offset, before, started = stage.audit_log.stat().st_size, _cpu(process), time.monotonic()
+    await _submit(stage.client, contender, jobs)
+    submitted = time.monotonic() - started
+    while sum(pod.status.phase == "Running" for pod in pods.all()) < jobs * WORKERS:
+        await asyncio.sleep(0.1)
+    running = time.monotonic() - started
+    await asyncio.sleep(SETTLE)
+    calls = _counted(calls_since(stage.audit_log, offset, contender.agent))
+    return Result(
+        contender=contender.name,
+        jobs=jobs,
+        submitted=submitted,
+        running=running,
+        cpu_ms=(_cpu(process) - before) * 1000 / jobs,
+        memory_mb=_peak(process),
+        calls=calls.total() / jobs,
+        objects=sum(count for what, count in calls.items() if what.startswith("create ")) / jobs,
+        by_call=calls,
+    )
+
+
+async def _submit(client: Client, contender: Contender, jobs: int) -> None:
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(number: int) -> None:
+        async with limit:
+            await client.create(contender.resource, contender.job(f"j{number}", WORKERS), namespace="default")
+
+    await asyncio.gather(*map(one, range(jobs)))
+
+
+def _counted(entries: list[dict[str, Any]]) -> Counter[str]:
+    """By verb and resource. Reads of collections are counted too: a program that lists again and again pays for it."""
+    counts: Counter[str] = Counter()
+    for entry in entries:
+        about = entry.get("objectRef", {})
+        resource = "/".join(filter(None, (about.get("resource"), about.get("subresource"))))
+        if about.get("resource") not in ("events", "leases"):
+            refused = "" if entry["responseStatus"]["code"] < 400 else f" ({entry['responseStatus']['code']})"
+            counts[f"{entry['verb']} {resource}{refused}"] += 1
+    return counts
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _peak(process: psutil.Process) -> float:
+    """The most memory that it ever held, in MB."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
