@@ -59,6 +59,7 @@ class World:
         self.events: list[str] = []
         self.refusals: tuple[Refusal, ...] = ()
         self.settings = PodSettings()
+        self.silence: dict[str, float] = {}
         self.secrets = False
         self.made: set[tuple[str, str]] = set()
         self.crash_after = crash_after
@@ -75,7 +76,9 @@ class World:
         objects = {key: self._typed(key) for key in self.objects if key[0] in TYPES and key[0] != "Pod"}
         self.made |= {key for key in self.objects if key[0] == "Secret"}
         taken = frozenset(name for kind, name in self.objects if kind == "Pod" and not self._has_uid((kind, name)))
-        observed = Observed(pods, objects, frozenset(self.made), taken, self.refusals, worded_at=START)
+        observed = Observed(
+            pods, objects, frozenset(self.made), taken, self.refusals, worded_at=START, silence=self.silence
+        )
         token = "token" if self.secrets else ""
         look = Look(
             job=checked.object,
@@ -86,6 +89,7 @@ class World:
             warnings=warnings,
             token=token,
             ca="ca",
+            companions=tuple(check(body).object for (kind, _), body in self.objects.items() if kind == "JobResource"),
         )
         outcome = self.kind.look(look)
         assert not list(outcome.validate())
@@ -139,6 +143,10 @@ class World:
             assert self.job["metadata"]["uid"] == uid
             self.job = None
         elif key in self.objects and self.objects[key]["metadata"]["uid"] == uid:
+            if key[0] != "Pod":  # only pods take their time
+                del self.objects[key]
+                self.version += 1
+                return
             self.objects[key]["metadata"].setdefault("deletionTimestamp", timestamp.text(self.now + 30))
             self._store(key, self.objects[key])
 

@@ -20,6 +20,7 @@ LABEL_JOB = "edl.dev/job"
 LABEL_KIND = "edl.dev/kind"  # of the job: two kinds may each have one of the same name
 LABEL_ROLE = "edl.dev/role"
 LABEL_INDEX = "edl.dev/index"
+LABEL_ATTEMPT = "edl.dev/attempt"
 
 OF_JOBS = (PRIORITY, FREEZING_WINDOW, PAUSE, PIN, ADMISSION, SIZES, STALL_TIMEOUT)
 

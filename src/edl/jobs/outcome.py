@@ -41,6 +41,8 @@ class Observed(msgspec.Struct, frozen=True):
     worded_at: float = 0.0
     pause: float | None = None
     """How long the last change of size stopped the training, in seconds, if the job said so."""
+    silence: Mapping[str, float] = EMPTY
+    """Seconds since each pod last reported progress, by name; of those that ever did."""
 
 
 class JobEvent(msgspec.Struct, frozen=True):

@@ -37,6 +37,8 @@ class Wanted(msgspec.Struct, frozen=True):
     """Its one slot has no number in its name."""
     in_order: bool = False
     """Slots are given up from the highest: those that stay are 0 to size - 1."""
+    hold: Mapping[int, float] = EMPTY  # type: ignore[assignment]  # one shared empty mapping fits every key type
+    """Slots that get no new pod before a time."""
     stalled: frozenset[str] = frozenset()
     """Uids of pods that run and get nowhere."""
 
@@ -74,6 +76,8 @@ class PodSetPlan(msgspec.Struct, frozen=True):
     """Who has which slot."""
     coming: Mapping[int, SlotPod | NewPod] = EMPTY  # type: ignore[assignment]  # as above
     """Pods that start beside the holder of their slot, to follow it."""
+    waits: tuple[int, ...] = ()
+    """Slots whose next pod has to wait."""
     wake: float | None = None
     """When to look again, if time alone will change the plan."""
 
@@ -94,7 +98,7 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
         if pod.index in coming:
             doomed.append(coming.pop(pod.index))
     closed = {*live, *ledger.done, *given_up}
-    create, wake = _new_pods(wanted, size - len(live), closed, pods, ledger, now)
+    create, waits = _new_pods(wanted, size - len(live), closed, pods, ledger, now)
     moves, later = _moves(wanted, live, coming, pods, ledger, now)
     running = [pod for pod in live.values() if pod.state == "running"]
     counts = Counts(
@@ -122,7 +126,8 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
         complete=_complete(wanted, ledger, live, given_up),
         holders=live,
         coming={**coming, **moves},
-        wake=min((when for when in (wake, later) if when is not None), default=None),
+        waits=tuple(waits),
+        wake=min((when for when in (*waits.values(), later) if when is not None), default=None),
     )
 
 
@@ -200,23 +205,24 @@ def _cost(pod: SlotPod) -> int:
 
 def _new_pods(
     wanted: Wanted, missing: int, closed: set[int], pods: Sequence[SlotPod], ledger: Ledger, now: float
-) -> tuple[list[NewPod], float | None]:
+) -> tuple[list[NewPod], dict[int, float]]:
     """One pod for each missing slot, lowest first. A slot whose last pod was refused, or failed again and again, holds
     its place for a while."""
     last = {pod.index: pod for pod in pods}  # in the order of attempts
     create: list[NewPod] = []
-    waits: list[float] = []
+    waits: dict[int, float] = {}
     nodes = iter(wanted.nodes)
     index = 0
     while len(create) + len(waits) < missing:
         if index not in closed:
             until = not_before(last.get(index), ledger.slot(index).failures, wanted.rules)
+            until = max(until, wanted.hold.get(index, 0.0))
             if until > now:
-                waits.append(until)
+                waits[index] = until
             else:
                 create.append(_next_pod(wanted, index, ledger, next(nodes, "")))
         index += 1
-    return create, min(waits, default=None)
+    return create, waits
 
 
 def _next_pod(wanted: Wanted, index: int, ledger: Ledger, node: str) -> NewPod:

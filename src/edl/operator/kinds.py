@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from edl.api import kinds
 from edl.api.kinds import Kind
-from edl.api.status import Scale
+from edl.api.status import ElasticStatus, Scale
 from edl.api.training_job import TrainingJobStatus, TrainingScale
 from edl.api.training_roles import TRAINER
 from edl.jobs.look import Look
 from edl.jobs.outcome import Outcome
+from edl.jobs.pytorch_environment import run_id
+from edl.jobs.pytorch_job import PytorchLook
 from edl.jobs.slots import slot_name
 from edl.jobs.training_job import TrainingLook
 from edl.kube.resource import Resource
@@ -41,6 +43,8 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     """From job, role and index to the name by which others find that slot, empty if it says itself where it is."""
     component: str = "edl.dev/operator"
     """Who speaks in the job's Events."""
+    run: Callable[[str, Any], str] = lambda uid, status: ""
+    """From uid and status to the name under which the job's processes meet, empty if it does not matter."""
 
     @property
     def name(self) -> str:
@@ -75,6 +79,21 @@ def _training_address(job: str, role: str, index: int) -> str:
     return f"{slot_name(job, role, index)}.{job}-{role}" if role == TRAINER else ""
 
 
+def _pytorch_look(look: Look[Any]) -> Outcome:
+    return PytorchLook(look).outcome()
+
+
+PYTORCH = JobKind(
+    kind=kinds.PYTORCH_JOB,
+    status=ElasticStatus,
+    look=_pytorch_look,
+    scale_field="scale",
+    roles=lambda status: {role.lower(): one.desired for role, one in (status.replica_statuses or {}).items()},
+    address=slot_name,
+    component="elastic-job-controller",
+    run=lambda uid, status: run_id(uid, status.attempt),
+)
+
 TRAINING = JobKind(
     kind=kinds.TRAINING_JOB,
     status=TrainingJobStatus,
@@ -84,5 +103,5 @@ TRAINING = JobKind(
     address=_training_address,
 )
 
-KINDS = (TRAINING,)
+KINDS = (TRAINING, PYTORCH)
 BY_NAME: Mapping[str, JobKind] = {kind.name: kind for kind in KINDS}
