@@ -27,6 +27,8 @@ class Grant(msgspec.Struct, frozen=True):
     words: str = ""
     nodes: Mapping[str, tuple[str, ...]] = EMPTY
     leavers: Mapping[str, Mapping[str, int]] = EMPTY
+    roles: Mapping[str, int] = EMPTY
+    """Pods of every role that the plan knew of, beside this target."""
 
     def nodes_of(self, role: str) -> tuple[str, ...]:
         return self.nodes.get(role, ())

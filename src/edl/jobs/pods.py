@@ -36,6 +36,8 @@ class PodSettings(msgspec.Struct, frozen=True):
     access: ServiceAccess = ServiceAccess()
     node_loss_seconds: int = 10
     data_root: str = ""
+    resizes: bool = False
+    """The API server can resize running pods (`pods/resize`)."""
 
 
 def labels(view: JobView, role: str) -> dict[str, str]:

@@ -24,7 +24,9 @@ from edl.kube.informer import Informer
 from edl.kube.objects import Key, Object
 from edl.kube.resource import Resource
 from edl.operator.kinds import KINDS, JobKey
+from edl.operator.plans import BY_JOB, by_job
 from edl.operator.resources import (
+    JOB_RESOURCES,
     JOBS,
     LIMIT_RANGES,
     NAMESPACES,
@@ -67,6 +69,7 @@ class Caches:
         self.jobs: Mapping[str, Informer[RawJob]] = {
             kind.name: Informer(client, kind.resource, RawJob) for kind in KINDS
         }
+        self.plans: Informer[RawJob] = Informer(client, JOB_RESOURCES, RawJob, indexes={BY_JOB: by_job})
         self.pods: Informer[Pod] = Informer(client, PODS, Pod, indexes={_UID: by_label(LABEL_UID)})
         self.batch_jobs: Informer[Job] = ours(JOBS, Job)
         self.replica_sets: Informer[ReplicaSet] = ours(REPLICA_SETS, ReplicaSet)
@@ -89,7 +92,7 @@ class Caches:
 
     @property
     def all(self) -> tuple[Informer[Any], ...]:
-        return (*self.jobs.values(), self.pods, *self.children, self.nodes, *self.bounds)
+        return (*self.jobs.values(), self.plans, self.pods, *self.children, self.nodes, *self.bounds)
 
     def pods_of(self, uid: str) -> list[Pod]:
         return self.pods.by(_UID, uid)

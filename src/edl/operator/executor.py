@@ -19,8 +19,9 @@ from edl.jobs.outcome import ObjectKey, Refusal
 from edl.kube.client import Client
 from edl.kube.errors import ApiError, KubeError
 from edl.kube.resource import Resource
-from edl.operator.resources import JOBS, PODS, REPLICA_SETS, SECRETS, SERVICES, STATEFUL_SETS
+from edl.operator.resources import JOB_RESOURCES, JOBS, PODS, REPLICA_SETS, SECRETS, SERVICES, STATEFUL_SETS
 
+RESIZE = "resize"
 AT_ONCE = 16  # pods of one job that are created or deleted at the same time
 
 RESOURCES: Mapping[str, Resource] = {
@@ -30,6 +31,7 @@ RESOURCES: Mapping[str, Resource] = {
     ReplicaSet.KIND: REPLICA_SETS,
     StatefulSet.KIND: STATEFUL_SETS,
     Job.KIND: JOBS,
+    JOB_RESOURCES.kind: JOB_RESOURCES,
 }
 
 
@@ -86,8 +88,15 @@ class Executor:
         if isinstance(intent, Create):
             await self._create(intent, namespace, job_uid, deeds)
         elif isinstance(intent, Change):
+            await self._change(intent, namespace, deeds)
+        else:
+            await self._delete(intent, namespace, deeds)
+
+    async def _change(self, intent: Change, namespace: str, deeds: Deeds) -> None:
+        resource = self._resources[intent.kind]
+        try:
             written = await self._client.patch(
-                self._resources[intent.kind],
+                resource,
                 intent.name,
                 list(intent.patch),
                 kind="json",
@@ -95,9 +104,12 @@ class Executor:
                 subresource=intent.subresource,
                 type=Written,
             )
-            deeds.wrote(self._resources[intent.kind], written.metadata.resource_version)
+        except ApiError as error:
+            if intent.subresource != RESIZE or error.code not in (400, 403, 404, 422):
+                raise  # there is another way to give a pod other resources, but none to change anything else
+            deeds.refusals.append(Refusal(intent.kind, intent.name, error.reason, error.status.message))
         else:
-            await self._delete(intent, namespace, deeds)
+            deeds.wrote(resource, written.metadata.resource_version)
 
     async def _create(self, intent: Create, namespace: str, job_uid: str, deeds: Deeds) -> None:
         try:

@@ -7,10 +7,13 @@ import msgspec
 from msgspec.structs import replace
 
 from edl.api import kinds
+from edl.api.easydl_job import EasydlStatus
 from edl.api.kinds import Kind
 from edl.api.status import ElasticStatus, Scale
 from edl.api.training_job import TrainingJobStatus, TrainingScale
 from edl.api.training_roles import TRAINER
+from edl.jobs.easydl_environment import slot_address as easydl_address
+from edl.jobs.easydl_job import easydl_look
 from edl.jobs.look import Look
 from edl.jobs.outcome import Outcome
 from edl.jobs.pytorch_environment import run_id
@@ -41,6 +44,8 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     """From a status to the pods that each role should have."""
     address: Callable[[str, str, int], str]
     """From job, role and index to the name by which others find that slot, empty if it says itself where it is."""
+    planned: bool = False
+    """JobResources say how large it is."""
     component: str = "edl.dev/operator"
     """Who speaks in the job's Events."""
     run: Callable[[str, Any], str] = lambda uid, status: ""
@@ -103,5 +108,15 @@ TRAINING = JobKind(
     address=_training_address,
 )
 
-KINDS = (TRAINING, PYTORCH)
+EASYDL = JobKind(
+    kind=kinds.EASYDL_JOB,
+    status=EasydlStatus,
+    look=easydl_look,
+    scale_field="scale",
+    roles=lambda status: {role: counts.desired for role, counts in (status.replica_statuses or {}).items()},
+    address=easydl_address,
+    planned=True,
+)
+
+KINDS = (TRAINING, PYTORCH, EASYDL)
 BY_NAME: Mapping[str, JobKind] = {kind.name: kind for kind in KINDS}

@@ -30,6 +30,7 @@ from edl.operator.executor import Deeds, Executor
 from edl.operator.grants import Grants
 from edl.operator.kinds import JobKey, JobKind
 from edl.operator.notes import Notes
+from edl.operator.plans import PlanBook
 from edl.operator.resources import RawJob
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ class Reconciler:
         self._caches, self._book, self._grants, self._recorder = caches, book, grants, recorder
         self._kind, self._executor = kind, Executor(client, kind.resource)
         self._settings, self._service, self._settle, self._clock = settings, service, settle, clock
+        self._plans = PlanBook(caches.plans)
         self._notes: dict[str, Notes] = {}
         self._keys: dict[JobKey, str] = {}
 
@@ -128,6 +130,7 @@ class Reconciler:
             refused_edits=entry.refused,
             token=token,
             ca=ca,
+            companions=self._plans.of(key.namespace, key.name) if self._kind.planned else (),
         )
         return self._kind.look(look)
 

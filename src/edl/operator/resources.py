@@ -49,6 +49,9 @@ def resource_of(kind: Kind) -> Resource:
 TRAINING_JOBS = resource_of(kinds.TRAINING_JOB)
 
 
+JOB_RESOURCES = resource_of(kinds.JOB_RESOURCE)
+
+
 class RawJob(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """One of our own kinds as it came: its spec may be anything, and must not keep us from reading the others."""
 

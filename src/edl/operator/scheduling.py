@@ -23,6 +23,7 @@ from edl.operator.book import Entry, JobBook
 from edl.operator.caches import Caches
 from edl.operator.grants import Grants, spread
 from edl.operator.kinds import JobKey
+from edl.operator.plans import PlanBook
 from edl.operator.resources import RawJob
 from edl.scheduler.memory import Memory
 from edl.scheduler.objects import Invalid, Objects
@@ -68,6 +69,7 @@ class SchedulingLoop:
         planned: Callable[[Cycle], None] = lambda cycle: None,
     ) -> None:
         self._caches, self._book, self._grants, self._requeue = caches, book, grants, requeue
+        self._plans = PlanBook(caches.plans)
         self._settings = settings or Settings()
         self._clock, self._interval, self._debounce, self._planned = clock, interval, debounce, planned
         self._builder = SnapshotBuilder(installation=installation)
@@ -101,6 +103,7 @@ class SchedulingLoop:
         caches = self._caches
         return [
             *((informer, _job_matters) for informer in caches.jobs.values()),
+            (caches.plans, _job_matters),
             (caches.pods, _pod_matters),
             (caches.nodes, _node_matters),
             *((informer, _changed) for informer in caches.bounds),
@@ -142,6 +145,7 @@ class SchedulingLoop:
             nodes=tuple(caches.nodes.all()),
             pods=tuple(caches.pods.all()),
             jobs=tuple(jobs),
+            resources=self._plans.all(),
             invalid=tuple(_invalid(entry) for entry in entries if entry.job is None),
             children=(*caches.batch_jobs.all(), *caches.replica_sets.all(), *caches.stateful_sets.all()),
             quotas=tuple(caches.quotas.all()),
@@ -192,6 +196,7 @@ def grant_of(decision: Decision) -> Grant:
         words=decision.reason,
         nodes={role: spread(nodes) for role, nodes in decision.placements.items()},
         leavers=decision.leavers,
+        roles=decision.roles,
     )
 
 

@@ -1,0 +1,93 @@
+"""The environment of an EasyDL job's pods, beside EDL's own: what TensorFlow, PyTorch and Horovod look for.
+
+Addresses are those of slots, which never change whoever fills them. Lists have every slot that the plan allows for, so
+that a pod need not be told of later ones; who is there at present is asked for at the job service.
+"""
+
+import msgspec
+
+from edl.api.easydl_job import PARAMETER_SERVER, ElasticJob
+from edl.api.easydl_plan import EVALUATOR, PS, TRAINER, WORKER
+from edl.api.roles import JobView
+from edl.jobs.environment import Variable
+from edl.jobs.slots import slot_name
+
+PORTS = {TRAINER: 50001, PS: 2222, WORKER: 3333, EVALUATOR: 3333}
+RENDEZVOUS_PORT = 29400
+CHIEF = "chief"
+
+
+def address(view: JobView, role: str, index: int) -> str:
+    return f"{_host(view, role, index)}:{PORTS[role]}"
+
+
+def slot_address(job: str, role: str, index: int) -> str:
+    """As seen from the job's own namespace."""
+    return f"{slot_name(job, role, index, alone=role == TRAINER)}:{PORTS[role]}" if role in PORTS else ""
+
+
+def role_environment(job: ElasticJob, view: JobView, role: str, index: int) -> list[Variable]:
+    told = [_value("EDL_TRAINER_ADDRESS", address(view, TRAINER, 0))]
+    if role == TRAINER:
+        return told
+    if job.spec.distribution_strategy == PARAMETER_SERVER:
+        return [*told, _value("TF_CONFIG", tf_config(view, role, index))]
+    return [*told, *_torch(view), *_horovod(view, role, index)]
+
+
+def tf_config(view: JobView, role: str, index: int) -> str:
+    """The first worker is the chief, whom TensorFlow wants to have; evaluators stand beside the cluster."""
+    workers = _addresses(view, WORKER)
+    cluster = {PS: _addresses(view, PS), CHIEF: workers[:1], WORKER: workers[1:]}
+    task = {"type": role, "index": index}
+    if role == WORKER:
+        task = {"type": WORKER, "index": index - 1} if index else {"type": CHIEF, "index": 0}
+    whole = {"cluster": {name: found for name, found in cluster.items() if found}, "task": task}
+    return msgspec.json.encode(whole).decode()
+
+
+def _torch(view: JobView) -> list[Variable]:
+    """As a PyTorch ElasticJob has it: `torchrun train.py` without flags finds the others."""
+    least, most = view.min, view.max
+    endpoint = f"{_host(view, WORKER, 0)}:{RENDEZVOUS_PORT}"
+    return [
+        _value("RDZV_ENDPOINT", endpoint),
+        _value("JOB_ID", view.name),
+        _value("SIZE", view.start),
+        _value("MIN_SIZE", least),
+        _value("MAX_SIZE", most),
+        _value("PET_NNODES", f"{least}:{most}"),
+        _value("PET_NPROC_PER_NODE", "auto"),
+        _value("PET_RDZV_BACKEND", "c10d"),
+        _value("PET_RDZV_ENDPOINT", endpoint),
+        _value("PET_RDZV_ID", view.uid),
+    ]
+
+
+def _horovod(view: JobView, role: str, index: int) -> list[Variable]:
+    """The trainer is where Horovod's elastic driver, if there is one, is expected to serve its rendezvous."""
+    return [
+        _value("HOROVOD_ELASTIC", 1),
+        _value("HOROVOD_CONTROLLER", "gloo"),
+        _value("HOROVOD_CPU_OPERATIONS", "gloo"),
+        _value("HOROVOD_GLOO_RENDEZVOUS_ADDR", _host(view, TRAINER, 0)),
+        _value("HOROVOD_GLOO_RENDEZVOUS_PORT", PORTS[TRAINER]),
+        _value("HOROVOD_HOSTNAME", _host(view, role, index)),
+        _value("HOROVOD_RANK", index),
+        _value("HOROVOD_SIZE", view.max),
+        _value("HOROVOD_LOCAL_RANK", 0),
+        _value("HOROVOD_LOCAL_SIZE", 1),
+    ]
+
+
+def _addresses(view: JobView, role: str) -> list[str]:
+    found = view.role(role)
+    return [address(view, role, index) for index in range(found.max if found is not None else 0)]
+
+
+def _host(view: JobView, role: str, index: int) -> str:
+    return f"{slot_name(view.name, role, index, alone=role == TRAINER)}.{view.namespace}.svc"
+
+
+def _value(name: str, value: object) -> Variable:
+    return {"name": name, "value": str(value)}

@@ -1,0 +1,111 @@
+"""Whether a pod has the resources that the plan asks for, and whether a running one can be given them where it is.
+
+A pod bears a note of what was asked when it was made: what stands in its spec may be another's doing (defaults of the
+namespace, a webhook). Before a pod is resized that note is taken away, and from then on its spec counts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from edl.api import quantity, timestamp
+from edl.api.easydl_job import FollowedPlan
+from edl.api.easydl_roles import NOTHING, merged, slot_index
+from edl.api.job_resource import container_resources
+from edl.api.pod import Pod, ResourceList
+from edl.jobs.children import change
+from edl.jobs.intents import Change, add, escaped
+
+NOTE = "edl.dev/resources"
+RESIZABLE = frozenset({"cpu", "memory"})
+DEFERRED_FOR = 30.0
+"""How long a node may keep a resize waiting for room before a new pod is made instead."""
+
+Fit = Literal["fits", "resized", "resizing", "stuck", "differs"]
+Asked = Mapping[str, str]
+
+
+def asked(plan: FollowedPlan, job: str, role: str, index: int, gpu: str) -> Asked:
+    """What a slot's pod is to be given, by Kubernetes' names."""
+    resource = (plan.roles or {}).get(role, NOTHING).resource
+    for update in plan.updates:
+        if slot_index(job, role, update.name) == index:
+            resource = merged(resource, update.resource)
+    return container_resources(resource, gpu)
+
+
+def words(wanted: Asked) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(wanted.items())) or "as in the template"
+
+
+def fit(pod: Pod, wanted: Asked, now: float) -> Fit:
+    note = pod.metadata.annotations.get(NOTE)
+    if note is not None:
+        return "fits" if note == words(wanted) else "differs"
+    given = pod.spec.containers[0].resources if pod.spec.containers else None
+    if given is None or not (_has(given.requests, wanted) and _has(given.limits, wanted)):
+        return "differs"
+    status = _container_status_resources(pod)
+    if status is not None and _has(status, {name: value for name, value in wanted.items() if name in RESIZABLE}):
+        return "resized"
+    return "stuck" if _refused(pod, now) else "resizing"
+
+
+def resizable(pod: Pod, wanted: Asked) -> bool:
+    """Whether it suffices to resize it: only cpu and memory change, both of which it has as request and limit alike
+    (another class of service needs another pod), and its node tells what it gives, as those that can resize do."""
+    if pod.status.phase != "Running" or not pod.spec.containers or _container_status_resources(pod) is None:
+        return False
+    given = pod.spec.containers[0].resources
+    differing = {name for name in wanted if not _same(given.limits.get(name), wanted[name])}
+    if not differing <= RESIZABLE or not wanted:
+        return False
+    named = {*given.requests, *given.limits}
+    alike = all(_same(given.requests.get(name), given.limits.get(name)) for name in RESIZABLE & named)
+    return alike and differing <= named
+
+
+def resize(pod: Pod, wanted: Asked) -> Change:
+    """First the note goes, by a write of its own; then the resize is asked for. Each look does what is left."""
+    if NOTE in pod.metadata.annotations:
+        path = f"/metadata/annotations/{escaped(NOTE)}"
+        return change(Pod.KIND, pod, [{"op": "remove", "path": path}])
+    given = pod.spec.containers[0].resources
+    body: dict[str, Any] = {
+        "requests": {**given.requests, **wanted},
+        "limits": {**given.limits, **wanted},
+    }
+    return change(Pod.KIND, pod, [add("/spec/containers/0/resources", body)], subresource="resize")
+
+
+def resize_words(pod: Pod) -> str:
+    pending = pod.status.condition("PodResizePending")
+    if pending is not None and pending.status == "True":
+        return f"its node waits with it: {pending.reason}{f': {pending.message}' if pending.message else ''}"
+    return "its node is asked to resize it in place"
+
+
+def _refused(pod: Pod, now: float) -> bool:
+    pending = pod.status.condition("PodResizePending")
+    if pending is None or pending.status != "True":
+        return False
+    since = timestamp.seconds(pending.last_transition_time) if pending.last_transition_time else now
+    return pending.reason == "Infeasible" or now - since >= DEFERRED_FOR
+
+
+def _container_status_resources(pod: Pod) -> ResourceList | None:
+    name = pod.spec.containers[0].name if pod.spec.containers else ""
+    status = next((one for one in pod.status.container_statuses if one.name == name), None)
+    return status.resources.requests if status is not None and status.resources is not None else None
+
+
+def _has(given: ResourceList, wanted: Asked) -> bool:
+    return all(_same(given.get(name), value) for name, value in wanted.items())
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    try:
+        return quantity.nano(one) == quantity.nano(other)
+    except (ValueError, TypeError):
+        return False
