@@ -15,7 +15,13 @@ from tests.kube.cluster.cluster import Cluster, provide
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(900)]
 
-PARTS = ["tests/embedded/controllers", "tests/embedded/podscheduler", "tests/embedded/node/test_node.py"]
+PARTS = [
+    "tests/embedded/controllers",
+    "tests/embedded/podscheduler",
+    "tests/embedded/node/test_node.py",
+    "tests/embedded/node/test_containers.py",
+    "tests/embedded/node/test_files.py",
+]
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.embedded.cluster_fixture import PODS, Cluster, api_server, cluster_with_node, eventually, joined_node, pod
+from tests.embedded.cluster_fixture import PODS, Cluster, api_server, eventually, joined_node, pod
+from tests.embedded.node.seen import FOREVER, log_of, main, ready, said
 
 from edl.embedded.node.supervisor import processes
 from edl.kube.resource import Resource
@@ -17,32 +17,6 @@ CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 SECRETS = Resource("", "v1", "secrets", "Secret")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 EVENTS = Resource("", "v1", "events", "Event")
-FOREVER = "while :; do sleep 0.1; done"
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster_with_node(tmp_path) as made:
-        yield made
-
-
-def main(found: Any) -> Any:
-    return found["status"]["containerStatuses"][0]
-
-
-def ready(found: Any) -> bool:
-    conditions = (found or {}).get("status", {}).get("conditions", [])
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
-def log_of(cluster: Cluster, found: Any, container: str = "main", run: int = 0) -> str:
-    path = cluster.root / "pods" / "n1" / found["metadata"]["uid"] / "containers" / container / f"{run}.log"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return "\n".join(line.split(" ", 3)[3] for line in lines)
-
-
-async def said(cluster: Cluster, name: str, text: str) -> Any:
-    return await cluster.until(PODS, name, lambda found: found is not None and text in log_of(cluster, found))
 
 
 async def test_the_node_registers_and_is_ready(cluster: Cluster) -> None:
@@ -135,93 +109,6 @@ async def test_a_namesake_is_another_pod(cluster: Cluster) -> None:
     await cluster.pod("p", script="exit 0")
     second = await cluster.phase("p", "Succeeded")
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
-
-
-async def test_init_containers_run_in_order_and_a_sidecar_stays(cluster: Cluster, tmp_path: Path) -> None:
-    def note(word: str) -> dict[str, Any]:
-        return {"name": word, "image": "x", "command": ["sh", "-c", f"echo {word} >> {tmp_path}/order"]}
-
-    sidecar = {
-        "name": "side",
-        "image": "x",
-        "restartPolicy": "Always",
-        "command": ["sh", "-c", f"echo side >> {tmp_path}/order; {FOREVER}"],
-        "startupProbe": {"exec": {"command": ["grep", "side", f"{tmp_path}/order"]}, "periodSeconds": 1},
-    }
-    await cluster.pod("p", script=f"echo main >> {tmp_path}/order", initContainers=[note("a"), sidecar, note("b")])
-    found = await cluster.phase("p", "Succeeded")
-    assert (tmp_path / "order").read_text().split() == ["a", "side", "b", "main"]
-    ends = [one["state"]["terminated"] for one in found["status"]["initContainerStatuses"]]
-    assert [one["exitCode"] for one in ends] == [0, 143, 0]
-
-
-async def test_a_failed_init_container_fails_a_pod_that_never_restarts(cluster: Cluster) -> None:
-    init = {"name": "i", "image": "x", "command": ["sh", "-c", "exit 4"]}
-    await cluster.pod("p", script="true", initContainers=[init])
-    found = await cluster.phase("p", "Failed")
-    assert found["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
-    assert "waiting" in main(found)["state"]
-
-
-async def test_readiness_follows_its_probe(cluster: Cluster, tmp_path: Path) -> None:
-    probe = {"exec": {"command": ["test", "-e", f"{tmp_path}/ok"]}, "periodSeconds": 1, "failureThreshold": 1}
-    await cluster.pod("p", script=FOREVER, container={"readinessProbe": probe})
-    found = await cluster.phase("p", "Running")
-    assert not ready(found)
-    (tmp_path / "ok").touch()
-    await cluster.until(PODS, "p", ready)
-    (tmp_path / "ok").unlink()
-    await cluster.until(PODS, "p", lambda p: not ready(p))
-
-
-async def test_a_container_that_fails_its_liveness_probe_is_restarted(cluster: Cluster, tmp_path: Path) -> None:
-    probe = {"exec": {"command": ["test", "-e", f"{tmp_path}/ok"]}, "periodSeconds": 1, "failureThreshold": 1}
-    (tmp_path / "ok").touch()
-    await cluster.pod("p", script=FOREVER, container={"livenessProbe": probe}, restartPolicy="Always")
-    await cluster.until(PODS, "p", ready)
-    (tmp_path / "ok").unlink()
-    await cluster.until(PODS, "p", lambda p: main(p)["restartCount"] >= 1)
-
-
-async def test_a_startup_probe_holds_the_others_back(cluster: Cluster, tmp_path: Path) -> None:
-    startup = {"exec": {"command": ["test", "-e", f"{tmp_path}/ok"]}, "periodSeconds": 1, "failureThreshold": 100}
-    liveness = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
-    containers = {"startupProbe": startup, "livenessProbe": liveness}
-    await cluster.pod("p", script=FOREVER, container=containers, restartPolicy="Always")
-    found = await cluster.phase("p", "Running")
-    assert main(found)["started"] is False
-    assert main(found)["restartCount"] == 0
-    (tmp_path / "ok").touch()
-    await cluster.until(PODS, "p", lambda p: main(p)["restartCount"] >= 1)
-
-
-async def test_network_probes(cluster: Cluster) -> None:
-    server = "import http.server, os; http.server.HTTPServer((os.environ['EDL_POD_IP'], 8080), " \
-        "http.server.SimpleHTTPRequestHandler).serve_forever()"  # fmt: skip
-    actions: dict[str, dict[str, Any]] = {"http": {"httpGet": {"port": "web"}}, "tcp": {"tcpSocket": {"port": 8080}}}
-    for name, action in actions.items():
-        container = {
-            "command": ["python", "-c", server],
-            "ports": [{"name": "web", "containerPort": 8080}],
-            "readinessProbe": {**action, "periodSeconds": 1},
-        }
-        await cluster.pod(name, container=container)
-    for name in ("http", "tcp"):  # two pods on one port: each has an address of its own
-        await cluster.until(PODS, name, ready)
-
-
-async def test_hooks(cluster: Cluster, tmp_path: Path) -> None:
-    def touch(name: str) -> dict[str, Any]:
-        return {"exec": {"command": ["sh", "-c", f"echo {name} >> {tmp_path}/order"]}}
-
-    hooks = {"lifecycle": {"postStart": touch("post"), "preStop": touch("pre")}}
-    script = f"trap 'echo term >> {tmp_path}/order; exit 0' TERM; {FOREVER}"
-    await cluster.pod("p", script=script, container=hooks)
-    await cluster.phase("p", "Running")
-    await asyncio.sleep(0.1)  # the trap is set
-    await cluster.client.delete(PODS, "p", namespace="default")
-    await cluster.gone(PODS, "p")
-    assert (tmp_path / "order").read_text().split() == ["post", "pre", "term"]
 
 
 async def test_what_a_pod_refers_to_may_come_later(cluster: Cluster) -> None:
@@ -374,45 +261,3 @@ async def test_a_crowd_of_pods(cluster: Cluster) -> None:
     await asyncio.gather(*(cluster.create(PODS, pod(f"p{i}", node="n1", script=f"exit {i % 2}")) for i in range(60)))
     for number in range(60):
         await cluster.phase(f"p{number}", "Failed" if number % 2 else "Succeeded")
-
-
-@pytest.mark.parametrize("mode", ["none", "best"])
-async def test_volumes_appear_at_their_paths_in_every_mode(tmp_path: Path, mode: str) -> None:
-    """Mounted where the machine allows it; else below the pod's directory, and whatever names the path leads there."""
-    modes = ("none",) if mode == "none" else ("mount", "user", "none")
-    async with cluster_with_node(tmp_path, modes=modes) as cluster:
-        await cluster.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"k": "from the map"}})
-        container = {
-            "workingDir": "/edl-test/work",
-            "command": ["cat", "/edl-test/config/k", "given", "/edl-test/work/sub/also"],
-            "volumeMounts": [
-                {"name": "config", "mountPath": "/edl-test/config"},
-                {"name": "work", "mountPath": "/edl-test/work"},
-            ],
-        }
-        init = {
-            "name": "i",
-            "image": "x",
-            "env": [{"name": "PLACE", "value": "/edl-test/work"}],
-            "command": ["sh", "-c", "echo written > $PLACE/given; mkdir $PLACE/sub; echo deep > $PLACE/sub/also"],
-            "volumeMounts": [{"name": "work", "mountPath": "/edl-test/work"}],
-        }
-        volumes = [{"name": "config", "configMap": {"name": "c"}}, {"name": "work", "emptyDir": {}}]
-        await cluster.pod("p", container=container, initContainers=[init], volumes=volumes)
-        found = await cluster.phase("p", "Succeeded")
-        assert log_of(cluster, found).split("\n") == ["from the mapwritten", "deep"]
-        assert "edl-test" not in os.listdir("/")
-
-
-async def test_a_mounted_config_map_follows_its_object(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edl.embedded.node.worker._REFRESH_SECONDS", 0.3)
-    await cluster.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"k": "old"}})
-    container = {
-        "volumeMounts": [{"name": "v", "mountPath": "/edl-test"}],
-        "env": [{"name": "AT", "value": "/edl-test"}],
-    }
-    volumes = [{"name": "v", "configMap": {"name": "c"}}]
-    await cluster.pod("p", script="while ! grep new $AT/k; do sleep 0.1; done", container=container, volumes=volumes)
-    await cluster.phase("p", "Running")
-    await cluster.client.patch(CONFIG_MAPS, "c", {"data": {"k": "new"}}, namespace="default")
-    await cluster.phase("p", "Succeeded")

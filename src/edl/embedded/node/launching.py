@@ -4,6 +4,7 @@ Where the machine allows no mounts, mount paths are mapped below the pod's direc
 and whatever names a mount path (the working directory, a word of the command, a variable) is rewritten to lead there.
 """
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ def launch_of(
     argv = command_of(container, image, env)
     mounts = mounts_of(container, volumes, env)
     cwd = container.working_dir or image.working_dir or settings.working_dir
+    mounts = _with_working_dir(mounts, os.path.normpath(cwd), places, container)
     if settings.mode == "none":
         env, argv, cwd = _mapped(places, container, mounts, env, argv, cwd)
     else:
@@ -92,6 +94,20 @@ def _own_variables(facts: Facts, devices: Sequence[int]) -> dict[str, str]:
     """A container that holds no GPU sees none, as in Kubernetes."""
     visible = ",".join(map(str, devices))
     return {"EDL_POD_IP": facts.pod_ip, "CUDA_VISIBLE_DEVICES": visible, "NVIDIA_VISIBLE_DEVICES": visible or "void"}
+
+
+def _with_working_dir(mounts: list[Mount], cwd: str, places: PodPlaces, container: Container) -> list[Mount]:
+    """A working directory that is not there is made, as container runtimes do: in the volume that it lies in, else as
+    an empty directory of the pod's own, mounted there. Nothing is ever made on the machine itself."""
+    around = [mount for mount in mounts if cwd == mount.target or cwd.startswith(mount.target.rstrip("/") + "/")]
+    if around:
+        volume = max(around, key=lambda mount: len(mount.target))
+        with contextlib.suppress(OSError):  # a file, or read-only: the start of the container says what is wrong
+            Path(volume.source, os.path.relpath(cwd, volume.target)).mkdir(parents=True, exist_ok=True)
+        return mounts
+    if not os.path.isabs(cwd) or os.path.lexists(cwd):
+        return mounts
+    return [*mounts, Mount(str(places.make_working_dir(container.name)), cwd)]
 
 
 def _mapped(

@@ -50,6 +50,13 @@ class PodPlaces:
         message.chmod(0o666)
         return log
 
+    def make_working_dir(self, container: str) -> Path:
+        """For a container whose working directory is nowhere else: empty at every run, as a new image would be."""
+        directory = self.root / "containers" / container / "work"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        return directory
+
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
 
