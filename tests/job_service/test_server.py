@@ -274,3 +274,21 @@ async def test_two_leaders_at_once_cannot_both_give_the_same_epoch(world: World,
         refused = await call(client, "POST", "/slots/master/0", json={"holder": "m/3"})
         assert refused.status == 503
         assert (await claim(client, "master/0", "m/3"))["epoch"] == 3
+
+
+async def test_pods_that_name_themselves_are_known_by_their_silence(world: World, client: Client) -> None:
+    world.set_job(pods=frozenset({"j-0", "j-1"}))
+    for pod in ("j-0", "j-gone", ""):
+        await call(client, "POST", "/progress", json={"done": 1, "pod": pod})
+    world.now += 5
+    await call(client, "POST", "/progress", json={"done": 2, "pod": "j-1"})
+    assert world.service.silence(("ns", "j", "edl")) == {"j-0": 5.0, "j-1": 0.0}
+    assert world.service.silence(("ns", "other", "edl")) == {}
+
+
+async def test_of_two_jobs_of_one_name_the_token_says_which_is_meant(world: World, client: Client) -> None:
+    world.set_job(uid="u2", token="other", tag="ptej", phase="Running")
+    for token, phase in (("secret", ""), ("other", "Running")):
+        assert (await (await call(client, "GET", "/job", token=token)).json())["phase"] == phase
+    await call(client, "PUT", "/kv/k", data=b"mine", headers={"If-Match": "0"})
+    assert (await call(client, "GET", "/kv/k", token="other")).status == 404

@@ -233,8 +233,9 @@ class PytorchLook:
         )
 
     def _next_stall(self) -> float | None:
+        """Reports bring about no look. Who has not been heard of yet may have spoken by then."""
         patience = self._patience()
-        waits = [patience - self._silent(pod) for pod in self._sight.slots if pod.name in self._observed.silence]
+        waits = [patience - self._silent(pod) for pod in self._sight.slots if pod.live]
         return self._now + max(0.0, min(waits)) if waits and patience != float("inf") else None
 
     # The end.

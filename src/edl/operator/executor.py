@@ -22,7 +22,7 @@ from edl.kube.resource import Resource
 from edl.operator.resources import JOB_RESOURCES, JOBS, PODS, REPLICA_SETS, SECRETS, SERVICES, STATEFUL_SETS
 
 RESIZE = "resize"
-AT_ONCE = 16  # pods of one job that are created or deleted at the same time
+AT_ONCE = 16  # pods or Services of one job that are created or deleted at the same time
 
 RESOURCES: Mapping[str, Resource] = {
     Pod.KIND: PODS,
@@ -62,10 +62,10 @@ class Executor:
         self._resources = {**RESOURCES, job.kind: job}
 
     async def carry_out(self, intents: Sequence[Intent], *, namespace: str, job_uid: str) -> Deeds:
-        """In order; pods, which do not depend on each other, several at a time."""
+        """In order; pods, which do not depend on each other, several at a time, and so are Services."""
         deeds = Deeds()
-        for is_pod, group in groupby(intents, lambda intent: intent.kind == Pod.KIND):
-            if is_pod:
+        for kind, group in groupby(intents, lambda intent: intent.kind):
+            if kind in (Pod.KIND, Service.KIND):
                 await self._together(list(group), namespace, job_uid, deeds)
             else:
                 for intent in group:

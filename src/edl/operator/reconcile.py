@@ -8,12 +8,13 @@ second are one write.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
 
 from edl.api.core import Pod, Secret
+from edl.api.meta import EMPTY
 from edl.jobs.children import LABEL_UID
 from edl.jobs.intents import Change, add, replace
 from edl.jobs.look import Look
@@ -50,6 +51,10 @@ class ServiceLink(Protocol):
         """How long its last change of size stopped the job, if it said so."""
         ...
 
+    def silence_of(self, key: JobKey) -> Mapping[str, float]:
+        """Seconds since each of its pods last reported progress, by name; of those that ever did."""
+        ...
+
     def changed(self, key: JobKey) -> None:
         """What is known of the job may have changed."""
         ...
@@ -61,6 +66,9 @@ class NoService:
 
     def pause_of(self, key: JobKey) -> float | None:
         return None
+
+    def silence_of(self, key: JobKey) -> Mapping[str, float]:
+        return EMPTY
 
     def changed(self, key: JobKey) -> None:
         return None
@@ -148,6 +156,7 @@ class Reconciler:
             refusals=tuple(notes.refusals.values()),
             worded_at=notes.worded_at,
             pause=self._service.pause_of(key),
+            silence=self._service.silence_of(key),
         )
 
     def _stranger(self, namespace: str, refusal: Refusal) -> bool:

@@ -71,6 +71,7 @@ class Records:
             roles={role: _role(kind, metadata.name, role, size) for role, size in kind.roles(status).items()},
             leaving=tuple(sorted(pod.metadata.name for pod in pods if _leaves(pod))),
             pods=frozenset(pod.metadata.name for pod in pods),
+            run=kind.run(entry.uid, status),
             owner=Owner(entry.raw.api_version, entry.raw.kind, metadata.name, metadata.uid).reference(),
         )
         return record
@@ -111,6 +112,9 @@ class ServicePart:
         """How long the job's last change of size stopped its training, if it said so."""
         found = self.service.progress(_name(key))
         return found[0].pause if found is not None else None
+
+    def silence_of(self, key: JobKey) -> dict[str, float]:
+        return self.service.silence(_name(key))
 
     @contextlib.asynccontextmanager
     async def listening(self, namespace: str) -> AsyncIterator[None]:

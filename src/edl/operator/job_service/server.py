@@ -35,6 +35,12 @@ class Claim(msgspec.Struct):
     wish: int | None = None
 
 
+class Reporter(msgspec.Struct):
+    """Who reports progress, if it says so."""
+
+    pod: str = ""
+
+
 class JobService:
     def __init__(
         self,
@@ -77,6 +83,11 @@ class JobService:
         if session is None or session.reported_at is None:
             return None
         return session.progress, self._clock() - session.reported_at
+
+    def silence(self, name: Name) -> dict[str, float]:
+        """Seconds since each pod last reported progress, by name; of those that did so to this leader."""
+        session = self._sessions.get(name)
+        return session.silence() if session is not None else {}
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=LIMIT + 1024, middlewares=[answer_refusals])
@@ -216,8 +227,8 @@ class JobService:
     async def _report(self, request: web.Request, session: Session) -> web.Response:
         if "EDL-Slot" in request.headers:
             states.check(session.state.committed, Fence.parse(request.headers["EDL-Slot"]))
-        session.progress = session.progress.updated(decode(await request.read(), Progress))
-        session.reported_at = self._clock()
+        body = await request.read()
+        session.reported(decode(body, Progress), decode(body, Reporter).pod)
         return answer({})
 
     async def _job(self, request: web.Request, session: Session) -> web.Response:

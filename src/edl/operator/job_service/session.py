@@ -30,6 +30,7 @@ class Session:
         self._claimed_at: dict[str, float] = {}  # by holder, during this leadership
         self._seen: set[str] = set()  # holders whose pod was listed at least once during this leadership
         self._news = asyncio.Event()
+        self._reports: dict[str, float] = {}  # by pod, when each last reported progress to this leader
         self.meeting = Meeting(clock=clock, led_since=led_since)
 
     def observe(self, record: JobRecord) -> None:
@@ -40,6 +41,18 @@ class Session:
         pods = record.pods or frozenset()
         self._seen |= {slot.holder for slot in self.state.committed.slots.values() if slot.pod in pods}
         self.meeting.observe(record, self.state)
+
+    def reported(self, progress: Progress, pod: str) -> None:
+        """`pod` is who says so, if it says so."""
+        self.progress, self.reported_at = self.progress.updated(progress), self._clock()
+        if pod:
+            self._reports[pod] = self.reported_at
+
+    def silence(self) -> dict[str, float]:
+        """Seconds since each pod that is there last reported, of those that ever did."""
+        pods, now = self.record.pods or frozenset(), self._clock()
+        self._reports = {pod: when for pod, when in self._reports.items() if pod in pods}
+        return {pod: now - when for pod, when in self._reports.items()}
 
     def close(self) -> None:
         """Ends every promise of this leader: whoever waits is told to ask the next one."""
