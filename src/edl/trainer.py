@@ -14,7 +14,8 @@ with Trainer() as trainer:
 from .runtime.model import Optimizer
 from .runtime.training.courier import Acknowledgement
 from .runtime.training.parameters import Parameters
+from .runtime.training.shards import Shard
 from .runtime.training.task import Task
 from .runtime.training.trainer import JobFailedError, Sparse, Trainer
 
-__all__ = ["Acknowledgement", "JobFailedError", "Optimizer", "Parameters", "Sparse", "Task", "Trainer"]
+__all__ = ["Acknowledgement", "JobFailedError", "Optimizer", "Parameters", "Shard", "Sparse", "Task", "Trainer"]

@@ -33,6 +33,7 @@ COMMANDS = {
     "node": ("edl.cli.node", "join a node whose pods are processes to a cluster"),
     "master": ("edl.cli.master", "run the task queue of a TrainingJob (the operator does, in its pod)"),
     "pserver": ("edl.cli.pserver", "run a parameter server of a TrainingJob (the operator does, in its pod)"),
+    "trainer": ("edl.cli.trainer", "run the planning trainer of an EasyDL job (the operator does, in its pod)"),
     "brain": ("edl.cli.brain", "run the resource optimiser of EasyDL jobs, or ask it"),
     "version": ("edl.cli.version", "print the version"),
 }

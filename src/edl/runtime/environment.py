@@ -24,6 +24,7 @@ class Environment:
     service_ca: str = ""
     pod: str = ""
     pod_ip: str = ""
+    role: str = ""
     index: int | None = None
     master: str = ""  # host:port
     pserver_port: int = PSERVER_PORT
@@ -31,6 +32,11 @@ class Environment:
     passes: int = 1
     task_lease: float = 16.0
     checkpoint_seconds: float = 30.0
+    usage_seconds: float = 5.0
+    brain_url: str = ""
+    brain_token: str = ""
+    brain_ca: str = ""
+    plan_seconds: float = 30.0
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> "Environment":
@@ -43,6 +49,7 @@ class Environment:
             service_ca=env.get("EDL_SERVICE_CA", ""),
             pod=env.get("EDL_POD_NAME") or env.get("HOSTNAME") or socket.gethostname(),
             pod_ip=env.get("POD_IP", ""),
+            role=env.get("EDL_ROLE", ""),
             index=_number(env, "EDL_INDEX", None),
             master=_with_port(env.get("MASTER", "")),
             pserver_port=_number(env, "PADDLE_INIT_PORT", PSERVER_PORT) or 0,
@@ -50,6 +57,11 @@ class Environment:
             passes=_number(env, "PADDLE_INIT_NUM_PASSES", 1) or 1,
             task_lease=_seconds(env, "EDL_TASK_LEASE", cls.task_lease),
             checkpoint_seconds=_seconds(env, "EDL_CHECKPOINT_SECONDS", cls.checkpoint_seconds),
+            usage_seconds=_seconds(env, "EDL_USAGE_SECONDS", cls.usage_seconds),
+            brain_url=env.get("EDL_BRAIN_URL", ""),
+            brain_token=env.get("EDL_BRAIN_TOKEN", ""),
+            brain_ca=env.get("EDL_BRAIN_CA", ""),
+            plan_seconds=_seconds(env, "EDL_PLAN_SECONDS", cls.plan_seconds),
         )
 
     def address_of(self, listener: socket.socket) -> str:

@@ -129,6 +129,32 @@ class ServiceClient:
     def progress(self, report: dict[str, Any]) -> None:
         self._json("POST", "/progress", json.dumps(report).encode())
 
+    def usage(self, pod: str, cpu: float, memory: int) -> None:
+        """What a pod uses now, in cores and MiB."""
+        self._json("POST", "/usage", json.dumps({"pod": pod, "cpu": cpu, "memory": memory}).encode())
+
+    def pods(self, after: str = "", wait: float = 0.0) -> dict[str, Any] | None:
+        """The job's pods; with `after`, None if they are still as in that revision when `wait` seconds have passed."""
+        query = urllib.parse.urlencode({"after": after, "wait": wait})
+        status, _, body = self._call("GET", f"/pods?{query}", accept=(200, 304), wait=wait)
+        return None if status == 304 else json.loads(body)
+
+    def plan(self) -> dict[str, Any]:
+        """The plan that rules an EasyDL job, and what was made of it."""
+        _, _, body = self._call("GET", "/plan")
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+    def post_plan(self, spec: dict[str, Any], reason: str, slot: Slot) -> dict[str, Any]:
+        """Answered when it is durable; the same plan again changes nothing."""
+        body = json.dumps({"spec": spec, "reason": reason}).encode()
+        return self._json("POST", "/plan", body, {"EDL-Slot": slot.fence})
+
+    def spec(self) -> dict[str, Any]:
+        """The job as its user wrote it; empty where the service does not tell."""
+        status, _, body = self._call("GET", "/spec", accept=(200, 404))
+        return json.loads(body) if status == 200 else {}
+
     def close(self) -> None:
         """Frees what is idle; a call that is under way ends by itself."""
         with self._lock:

@@ -106,6 +106,7 @@ class Visitor:
 
     def _get(self, message: Get) -> Assignment:
         self._open(message.chunks, message.passes)
+        self._board.report.records = message.records or self._board.report.records
         board, until = self._board, time.monotonic() + message.wait
         while True:
             assignment = self._assignment()

@@ -36,6 +36,7 @@ class Get(msgspec.Struct, tag="get"):
     chunks: int
     passes: int
     wait: Wait = 0.0
+    records: int = 0  # in all chunks; 0: the script did not say
 
 
 class Assignment(msgspec.Struct):

@@ -52,7 +52,7 @@ class Master:
         address, holder = env.address_of(listener), f"{env.pod}/{uuid.uuid4().hex[:12]}"
         slot = patiently(lambda: service.claim(ROLE, 0, holder, address), "claim of the master's slot")
         progress, version = load(service)
-        self._board = Board(progress, epoch=slot.epoch, term=env.task_lease)
+        self.board = self._board = Board(progress, epoch=slot.epoch, term=env.task_lease)
         self._server = Server(Desk(self._board), env.token, listener)
         self._fleet = Fleet(env.token, slot.epoch)
         journal = Journal(self._board, service, slot, version, on_fenced=self._fence)

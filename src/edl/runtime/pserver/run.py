@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 
+from .. import usage
 from ..environment import Environment
 from ..rpc import Server, listen
 from ..service import ServiceClient, ServiceDownError, ServiceRefusalError, Slot, patiently
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 
 GRACE = 25.0
 ROLE = "pserver"
-ENDED = ("succeeded", "failed")
+ENDED = ("succeeded", "failed")  # phases, in lower case
 
 
 def run(env: Environment, *, grace: float = GRACE) -> int:
@@ -38,8 +39,10 @@ def run(env: Environment, *, grace: float = GRACE) -> int:
     leaving = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: leaving.set())
-    watch = _Watch(service, parameters, f"{env.pod}/{uuid.uuid4().hex[:12]}", env.address_of(listener), env.index)
+    holder, role = f"{env.pod}/{uuid.uuid4().hex[:12]}", env.role or ROLE
+    watch = _Watch(service, parameters, holder, env.address_of(listener), env.index, role)
     threading.Thread(target=watch.run, name="watch", daemon=True).start()
+    usage.tell_always(service, env.pod, env.usage_seconds)
     while not leaving.wait(0.5) and not watch.fenced.is_set():
         pass
     if watch.fenced.is_set():
@@ -57,9 +60,15 @@ class _Watch:
     """Takes a slot, then follows the job: to notice that the slot is another's, or that the job is over."""
 
     def __init__(
-        self, service: ServiceClient, parameters: ParameterServer, holder: str, address: str, index: int | None
+        self,
+        service: ServiceClient,
+        parameters: ParameterServer,
+        holder: str,
+        address: str,
+        index: int | None,
+        role: str,
     ) -> None:
-        self._service, self._parameters, self._holder = service, parameters, holder
+        self._service, self._parameters, self._holder, self._role = service, parameters, holder, role
         self._address, self._index = address, index
         self.fenced = threading.Event()
 
@@ -86,17 +95,17 @@ class _Watch:
     def _look(self, view: dict[str, object], slot: Slot) -> None:
         roles = view["roles"]
         assert isinstance(roles, dict)
-        holder = roles.get(ROLE, {}).get("slots", {}).get(str(slot.index), {}).get("holder", self._holder)
+        holder = roles.get(self._role, {}).get("slots", {}).get(str(slot.index), {}).get("holder", self._holder)
         if holder != self._holder:
             self.fenced.set()
-        if view["phase"] in ENDED:
+        if str(view["phase"]).lower() in ENDED:
             self._parameters.released.set()
 
     def _claim(self) -> Slot:
         while True:
             try:
                 return patiently(
-                    lambda: self._service.claim(ROLE, self._index, self._holder, self._address), "claim of a slot"
+                    lambda: self._service.claim(self._role, self._index, self._holder, self._address), "claim of a slot"
                 )
             except ServiceRefusalError as error:
                 log.info("no slot yet: %s", error)

@@ -15,7 +15,7 @@ from ..service import Service, ServiceDownError, ServiceRefusalError
 
 log = logging.getLogger(__name__)
 
-FIRST, LONGEST = 0.05, 1.0
+FIRST, LONGEST = 0.05, 0.5
 
 R = TypeVar("R")
 
@@ -31,6 +31,8 @@ class Locator:
         self._env, self._service = env, service
         self._lock = threading.Lock()
         self._epoch = 0
+        # In an EasyDL job, whose trainers are called workers, the tasks are with the trainer that plans.
+        self._keeper = "trainer" if env.role in ("worker", "evaluator") else "master"
 
     def connect(self, hello: Hello) -> tuple[Client, Welcome]:
         failure: Exception = ConnectionError("MASTER is not set and the job service knows no master")
@@ -68,7 +70,7 @@ class Locator:
         except (ServiceDownError, ServiceRefusalError) as error:
             log.info("job service: %s", error)
             return ""
-        role = job.get("roles", {}).get("master")
+        role = job.get("roles", {}).get(self._keeper)
         if role is None:
             raise SettingError("this job has no master, which gives out tasks; give its spec a `master` role")
         return str(role["slots"].get("0", {}).get("address", ""))

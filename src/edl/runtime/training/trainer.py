@@ -15,16 +15,19 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
+from .. import usage
 from ..environment import Environment
 from ..master.messages import Assignment, Get, Hello
 from ..model import Dense, Model, Optimizer, Rows
-from ..service import Service, ServiceClient
+from ..service import ServiceClient
 from .courier import Courier, OnDone
 from .link import Locator, MasterLink
 from .local import LocalJob
 from .parameters import Parameters
+from .shards import Shard, Sharding, Shuffle
 from .task import Task
 
 log = logging.getLogger(__name__)
@@ -57,7 +60,7 @@ class Trainer:
         self, env: Mapping[str, str] | None = None, *, on_done: OnDone | None = None, grace: float = GRACE
     ) -> None:
         self._env = Environment.read(os.environ if env is None else env)
-        self._service: Service | None = None
+        self._service: ServiceClient | None = None
         self._local: LocalJob | None = None
         if self._env.service_url:
             self._env.require("namespace", "job", "token")
@@ -85,6 +88,8 @@ class Trainer:
         if threading.current_thread() is threading.main_thread():
             threading.Thread(target=self._end_of_grace, name="grace", daemon=True).start()
             self._handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, self._asked_to_go)}
+        if self._service is not None:
+            usage.tell_always(self._service, self._env.pod, self._env.usage_seconds, over=self._closed)
         try:
             self._courier.start()
         except BaseException:
@@ -134,10 +139,26 @@ class Trainer:
         When the loop asks for the next one, the last one is reported as done. `chunks` is into how many parts the
         script divides its data, the same in every trainer; the passes are the job's unless given.
         """
+        yield from self._tasks(Get(chunks, passes or self._env.passes))
+
+    def shards(
+        self, records: int, size: int, epochs: int | None = None, *, shuffle: Shuffle | None = "records", seed: int = 0
+    ) -> Iterator[Shard]:
+        """The shards of this trainer, one after another, until all epochs are done: each record is in exactly one shard
+        of an epoch, and each shard is done once, whoever comes and goes.
+
+        `size` records are one shard. `shuffle` mixes all records, or only the order of the shards ("shards", for data
+        that is read in order), by `seed` and epoch alone: every run sees the same. None: as they are.
+        """
+        sharding = Sharding(records, size, shuffle, seed)
+        for task in self._tasks(Get(sharding.shards, epochs or self._env.passes, records=records)):
+            yield Shard(task, sharding)
+
+    def _tasks(self, get: Get) -> Iterator[Task]:
         if self.current is not None:  # an earlier loop was left in the middle of it
             self._abandon(self.current, None)
             self.current = None
-        while (task := self._next(chunks, passes or self._env.passes)) is not None:
+        while (task := self._next(get)) is not None:
             self.current = task
             self._courier.hold(task)
             if self._parameters:
@@ -148,7 +169,7 @@ class Trainer:
         self._courier.flush(self._grace)
 
     def report(self, *, loss: float | None = None, samples: float = 0.0) -> None:
-        """How it goes: shown by `edl get` and used to judge what another trainer would bring."""
+        """How it goes: shown by `edl run`, `edl describe` and in the operator's metrics."""
         self._courier.add(samples, loss)
 
     def check_leaving(self) -> None:
@@ -156,8 +177,8 @@ class Trainer:
         if self._leaving is not None:
             raise SystemExit(LEFT)
 
-    def _next(self, chunks: int, passes: int) -> Task | None:
-        answer = self.link.call(Get(chunks, passes), Assignment) if self._leaving is None else Assignment("leave")
+    def _next(self, get: Get) -> Task | None:
+        answer = self.link.call(get, Assignment) if self._leaving is None else Assignment("leave")
         if answer.what == "wait" and self._parameters:
             self._parameters.leave()  # others need not wait for one that has nothing to do
         told = ""
@@ -166,11 +187,11 @@ class Trainer:
                 told = answer.reason
                 log.info("waiting: %s", told)
             self._leave_if_asked()
-            answer = self.link.call(Get(chunks, passes, WAIT), Assignment)
+            answer = self.link.call(replace(get, wait=WAIT), Assignment)
         if answer.what == "task":
             held = answer.holding
             assert held is not None
-            return Task(held.pass_index, held.chunk, chunks, answer.passes, held.era, held.lease)
+            return Task(held.pass_index, held.chunk, get.chunks, answer.passes, held.era, held.lease)
         if answer.what == "leave":
             self._leaving = self._leaving or time.monotonic()
             self._leave_if_asked()

@@ -1,0 +1,91 @@
+"""What a job is like, read off its own words: its strategy, its command line, its image, its annotations.
+
+A number in a command line changes how long a job trains, hardly what it needs, so the program is the command without
+its numbers; batch size and epochs are picked up by the names that scripts commonly give them.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edl.brain.policy.facts import ALLREDUCE, PARAMETER_SERVER, Features
+
+NUMBER = re.compile(r"^[-+]?\d+(\.\d+)?(e[-+]?\d+)?$", re.I)
+FLAGS = {
+    "batch": ("batch_size", "batch", "minibatch", "per_device_batch_size"),
+    "epochs": ("epochs", "num_epochs", "passes", "num_passes"),
+    "records": ("records", "samples", "num_samples", "dataset_size"),
+}
+ANNOTATIONS = {"records": "edl.dev/records", "parameters": "edl.dev/parameters", "batch": "edl.dev/batch"}
+SHELL = ("sh", "bash", "/bin/sh", "/bin/bash")
+
+
+def extract(told: Mapping[str, Any], namespace: str) -> Features:
+    """`told` is what the job service says of the job: {"spec", "annotations"}; any part of it may be missing."""
+    spec = _mapping(told.get("spec"))
+    container = _container(_mapping(spec.get("worker")))
+    words = _words(container)
+    numbers = _flags(words) | _annotated(_mapping(told.get("annotations")))
+    allreduce = str(spec.get("distributionStrategy", "")).lower() in (ALLREDUCE, "allreducestrategy")
+    return Features(
+        strategy=ALLREDUCE if allreduce else PARAMETER_SERVER,
+        program=" ".join(_without_numbers(words))[:500],
+        image=str(container.get("image", ""))[:500],
+        namespace=namespace[:500],
+        gpu=_gpus(container),
+        evaluator=bool(spec.get("evaluator")),
+        **numbers,
+    )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _container(role: Mapping[str, Any]) -> Mapping[str, Any]:
+    containers = _mapping(_mapping(role.get("template")).get("spec")).get("containers")
+    return _mapping(containers[0]) if isinstance(containers, list) and containers else {}
+
+
+def _words(container: Mapping[str, Any]) -> list[str]:
+    words = [str(word) for part in ("command", "args") for word in container.get(part) or ()]
+    if len(words) > 2 and words[0] in SHELL:
+        return " ".join(words[2:]).split()
+    return words
+
+
+def _without_numbers(words: Sequence[str]) -> list[str]:
+    found = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not NUMBER.match(word):
+            found.append(name if equals and NUMBER.match(value) else word)
+    return found
+
+
+def _flags(words: Sequence[str]) -> dict[str, float]:
+    """--batch_size=32, --batch-size 32 and BATCH_SIZE=32 are all the batch size."""
+    given: dict[str, str] = {}
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        name, equals, value = word.partition("=")
+        given[name.lstrip("-").replace("-", "_").lower()] = value if equals else after
+    found = {}
+    for feature, names in FLAGS.items():
+        value = next((given[name] for name in names if NUMBER.match(given.get(name, ""))), "")
+        if value and 0 <= float(value) <= 1e18:
+            found[feature] = float(value)
+    return found
+
+
+def _annotated(annotations: Mapping[str, Any]) -> dict[str, float]:
+    values = {feature: str(annotations.get(name, "")) for feature, name in ANNOTATIONS.items()}
+    return {name: float(text) for name, text in values.items() if NUMBER.match(text) and 0 <= float(text) <= 1e18}
+
+
+def _gpus(container: Mapping[str, Any]) -> int:
+    resources = _mapping(container.get("resources"))
+    for part in ("limits", "requests"):
+        for name, value in _mapping(resources.get(part)).items():
+            if "gpu" in name and str(value).isdecimal():
+                return min(int(str(value)), 1024)
+    return 0

@@ -1,0 +1,53 @@
+"""How the training goes: from the task queue if the workers use it, else from what they report to the job service."""
+
+import time
+from collections.abc import Callable
+
+from edl.brain.policy.units import WORKER
+
+from ..master.board import Board
+from .meter import Look
+from .pods import Pods
+
+
+class BoardTraining:
+    """`pods` tells who runs where the queue does not know: workers of other frameworks take no tasks from it."""
+
+    def __init__(self, board: Board, pods: Callable[[], Pods], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._board, self._pods, self._clock = board, pods, clock
+        self._trained, self._rate, self._at = 0.0, 0.0, clock()
+        self._done_before = board.queue.pass_index * board.queue.chunks + board.queue.done.count
+
+    def look(self) -> Look:
+        board = self._board
+        with board.changed:
+            if board.queue.opened:
+                return Look(board.report.total, frozenset(board.trainers), bool(board.gate))
+        now = self._clock()
+        self._trained, self._at = self._trained + self._rate * (now - self._at), now
+        running = self._pods().running.get(WORKER, 0)
+        return Look(self._trained, frozenset(range(running)), self._rate <= 0)
+
+    def reported(self, progress: object) -> None:
+        """The job's own word, for jobs whose tasks are not with us."""
+        rate = progress.get("throughput") if isinstance(progress, dict) else None
+        self.look()
+        self._rate = max(0.0, float(rate)) if isinstance(rate, int | float) else 0.0
+
+    def remaining(self) -> float:
+        """Samples still to train, from what a task has taken so far; 0 while nobody can say."""
+        with self._board.changed:
+            queue, report = self._board.queue, self._board.report
+            if not queue.opened:
+                return 0.0
+            left = (queue.passes - queue.pass_index) * queue.chunks - queue.done.count
+            if report.records:
+                return left * report.records / queue.chunks
+            finished = queue.pass_index * queue.chunks + queue.done.count - self._done_before
+            return left * report.total / finished if finished > 0 else 0.0
+
+    def pause(self) -> float:
+        return self._board.report.pause or 0.0
+
+    def records(self) -> int:
+        return self._board.report.records

@@ -1,0 +1,131 @@
+"""The small parts of a trainer: features, the meter, pods as the service tells of them, names, usage."""
+
+import os
+import threading
+from typing import Any
+
+import pytest
+
+from edl.brain.policy.facts import OOM, Features, PodUse
+from edl.runtime.service import ServiceDownError, Slot
+from edl.runtime.trainer.features import extract
+from edl.runtime.trainer.meter import Look, Meter
+from edl.runtime.trainer.names import RenamedService
+from edl.runtime.trainer.pods import read
+from edl.runtime.usage import Meter as UsageMeter
+from edl.runtime.usage import memory, tell_always
+
+
+def container(*command: str, **more: Any) -> dict[str, Any]:
+    return {"spec": {"worker": {"template": {"spec": {"containers": [{"command": list(command), **more}]}}}}}
+
+
+@pytest.mark.parametrize(
+    ("told", "features"),
+    [
+        ({}, Features(namespace="ns")),
+        ({"spec": 3, "annotations": []}, Features(namespace="ns")),
+        (
+            container("python", "-m", "model_zoo.iris", "--batch_size=32", "--training_steps=1000", image="i"),
+            Features(
+                program="python -m model_zoo.iris --batch_size --training_steps", image="i", namespace="ns", batch=32
+            ),
+        ),
+        (
+            container("sh", "-c", "EPOCHS=3 python t.py --batch-size 64"),
+            Features(program="EPOCHS python t.py --batch-size", namespace="ns", batch=64, epochs=3),
+        ),
+        (
+            container("t", resources={"limits": {"nvidia.com/gpu": "2"}}),
+            Features(program="t", namespace="ns", gpu=2),
+        ),
+        (
+            {"spec": {"distributionStrategy": "AllreduceStrategy", "evaluator": {"restartCount": 1}}},
+            Features(strategy="ring-allreduce", namespace="ns", evaluator=True),
+        ),
+        (
+            {"annotations": {"edl.dev/records": "5e6", "edl.dev/parameters": "many"}},
+            Features(namespace="ns", records=5e6),
+        ),
+    ],
+)
+def test_features_are_read_off_the_jobs_own_words(told: dict[str, Any], features: Features) -> None:
+    assert extract(told, "ns") == features
+
+
+def test_only_stretches_in_which_nobody_came_or_went_count() -> None:
+    meter, two, three = Meter(settle=2.0, least=5.0), frozenset("ab"), frozenset("abc")
+    for second in range(5):
+        meter.look(Look(10.0 * second, two), float(second))
+    assert meter.cut(Look(40.0, two), 4.0) is None, "too short: the first seconds do not count"
+    stretch = meter.cut(Look(100.0, two), 10.0)
+    assert stretch is not None
+    assert (stretch.workers, stretch.seconds, stretch.throughput) == (2, 8.0, 10.0)
+    meter.look(Look(110.0, three), 11.0)
+    assert meter.cut(Look(150.0, three), 15.0) is None
+    meter.look(Look(150.0, three, stopped=True), 16.0)
+    for second in range(17, 22):
+        meter.look(Look(30.0 * second, three), float(second))
+    assert meter.cut(Look(900.0, three), 30.0) is not None
+
+
+def test_pods_are_read_as_far_as_they_make_sense() -> None:
+    told = [
+        {"name": "j-worker-0", "role": "worker", "index": 0, "state": "running", "resources": {"cpu": 2, "memory": 512},
+         "usage": {"cpu": 1.5, "memory": 300, "age": 3}},
+        {"name": "j-worker-1", "role": "worker", "index": 1, "state": "running", "usage": {"cpu": 9, "age": 999}},
+        {"name": "j-worker-2", "role": "worker", "index": 2, "state": "running", "leaving": True},
+        {"name": "j-worker-3", "role": "worker", "index": 3, "state": "failed", "oom": True,
+         "resources": {"memory": 64}},
+        {"name": "j-worker-4", "role": "worker", "index": 4, "state": "lost", "reason": "NodeLost"},
+        {"name": "j-worker-5", "role": "worker", "index": 5, "state": "succeeded"},
+        {"name": "j-worker-6", "role": "worker", "index": 6, "state": "pending"},
+        {"name": "j-trainer", "role": "trainer", "state": "running"},
+        "rubbish",
+    ]  # fmt: skip
+    pods = read(told, 7.0)
+    assert pods.running == {"worker": 2}
+    assert pods.uses == {"worker-0": PodUse(1.5, 300, 2.0, 512)}
+    assert {name: (each.slot, each.reason, each.memory) for name, each in pods.failed.items()} == {
+        "j-worker-3": ("worker-3", OOM, 64),
+        "j-worker-4": ("worker-4", "NodeLost", 0),
+    }
+    assert (pods.finished, pods.alive) == (1, 4)
+    assert read("rubbish", 0.0).running == {}
+
+
+def test_the_master_in_a_trainer_knows_its_job_by_its_own_names() -> None:
+    class Inner:
+        def claim(self, role: str, index: int | None, holder: str, address: str = "") -> Slot:
+            return Slot(role, index or 0, 1)
+
+        def job(self, after: str = "", wait: float = 0.0) -> dict[str, Any]:
+            return {"roles": {"trainer": 1, "ps": 2, "worker": 3}}
+
+    service = RenamedService(Inner())  # type: ignore[arg-type]
+    assert service.claim("master", 0, "h").fence == "trainer/0/1"
+    assert service.job() == {"roles": {"master": 1, "pserver": 2, "worker": 3}}
+    assert service.slot == Slot("trainer", 0, 1)
+
+
+def test_a_process_tells_what_it_uses_until_it_is_over() -> None:
+    assert 5 < memory() < 10_000
+    told: list[tuple[str, float, int]] = []
+    over, heard = threading.Event(), threading.Event()
+
+    class Ear:
+        def usage(self, pod: str, cpu: float, memory: int) -> None:
+            told.append((pod, cpu, memory))
+            if len(told) >= 2:
+                heard.set()
+                over.set()
+            else:
+                raise ServiceDownError("does not matter")
+
+    tell_always(Ear(), "p", 0.01, over=over)
+    assert heard.wait(30)
+    assert {pod for pod, *_ in told} == {"p"}
+    meter, until = UsageMeter(), sum(os.times()[:2]) + 0.05
+    while sum(os.times()[:2]) < until:  # something to measure
+        pass
+    assert meter.look()[0] > 0
