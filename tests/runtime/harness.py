@@ -39,12 +39,12 @@ class Service:
         self.port = 0
         self.up()
 
-    def _lookup(self, namespace: str, name: str) -> JobRecord | None:
-        return self.record if (namespace, name) == ("ns", "j") else None
+    def _lookup(self, namespace: str, name: str) -> list[JobRecord]:
+        return [self.record] if (namespace, name) == ("ns", "j") else []
 
     def edit(self, **changes: Any) -> None:
         self.record = msgspec.structs.replace(self.record, **changes)
-        self._loop.call_soon_threadsafe(self._service.changed, "ns", "j")
+        self._loop.call_soon_threadsafe(self._service.changed, ("ns", "j", self.record.tag))
 
     def up(self) -> None:
         self._loop.call_soon_threadsafe(self._service.lead)
@@ -57,7 +57,7 @@ class Service:
         self._do(self._runner.cleanup())
 
     def progress(self) -> Any:
-        return self._service.progress("ns", "j")
+        return self._service.progress(("ns", "j", self.record.tag))
 
     def close(self) -> None:
         self.down()
@@ -118,7 +118,7 @@ class Job:
         roles = {"master": RoleRecord(1), "trainer": RoleRecord(trainers)}
         if pservers:
             roles["pserver"] = RoleRecord(pservers)
-        self.service.edit(roles=roles)
+        self.service.edit(roles=roles, size=trainers)
         self.start("master")
         for index in range(pservers):
             self.start("pserver", index)

@@ -14,6 +14,12 @@ from .harness import Job
 Task = tuple[int, int]
 
 
+def check_trained_once(job: Job, *, passes: int, chunks: int) -> None:
+    """Where no trainer was killed and no parameter was lost, nobody even begins a task that another has."""
+    trained = Counter((line["pass"], line["chunk"]) for line in job.lines("trained"))
+    assert trained == dict.fromkeys(((index, chunk) for index in range(passes) for chunk in range(chunks)), 1)
+
+
 def surviving(lines: list[dict[str, Any]], rollbacks: list[tuple[int, int]]) -> Counter[Task]:
     kept: Counter[Task] = Counter()
     for line in lines:

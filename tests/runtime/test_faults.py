@@ -10,7 +10,7 @@ import pytest
 from edl.operator.job_service import Progress, RoleRecord
 
 from .harness import Job, job, until
-from .ledger import check
+from .ledger import check, check_trained_once
 
 PASSES, CHUNKS = 2, 12
 QUICK = {"EDL_CHECKPOINT_SECONDS": "0.3", "EDL_TASK_LEASE": "4", "PADDLE_INIT_NUM_PASSES": str(PASSES)}
@@ -25,6 +25,7 @@ def test_a_job_trains_every_task_once_per_pass_and_reports(tmp_path: Path) -> No
         made.start_all()
         finish(made, 0, 1)
         check(made, passes=PASSES, chunks=CHUNKS)
+        check_trained_once(made, passes=PASSES, chunks=CHUNKS)
         progress = until(lambda: _complete(made), "a report of the end")
         assert (progress.passes, progress.total, progress.loss) == (PASSES, PASSES * CHUNKS, 1.0)
         assert made.service.store.writes < 60, "writes are grouped"
@@ -68,7 +69,7 @@ def test_killed_trainers_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_killed_master_resumes_where_it_was(tmp_path: Path) -> None:
-    with job(tmp_path, SECONDS="0.1", HOLD="11", **QUICK) as made:
+    with job(tmp_path, SECONDS="0.1", HOLD="11", **{**QUICK, "EDL_TASK_LEASE": "30"}) as made:
         made.start_all()
         for count in (3, 10):
             made.until_done(count)
@@ -77,6 +78,7 @@ def test_a_killed_master_resumes_where_it_was(tmp_path: Path) -> None:
         made.release()
         finish(made, 0, 1)
         check(made, passes=PASSES, chunks=CHUNKS)
+        check_trained_once(made, passes=PASSES, chunks=CHUNKS)
         assert made.stat().rollbacks == [(1, 0)], "the parameters were never lost, so nothing was rolled back"
 
 
@@ -138,6 +140,7 @@ def test_a_trainer_that_is_asked_to_go_finishes_its_task_and_exits_143(tmp_path:
         assert made.code("trainer-0") == 143
         finish(made, 1)
         check(made, passes=PASSES, chunks=CHUNKS)
+        check_trained_once(made, passes=PASSES, chunks=CHUNKS)
         left = [line for line in made.lines("started") if line["pod"] == "trainer-0"]
         done = [line for line in made.lines("acknowledged") if line["pod"] == "trainer-0" and line["counted"]]
         assert len(left) == len(done), "it left no task unfinished"

@@ -311,12 +311,25 @@ def test_if_those_wanted_vanish_in_the_middle_the_present_ones_go_on(world: Worl
     assert (world.board.gate, world.board.queue.done.count) == ("", 3)
 
 
-def test_after_a_restart_trainers_of_the_last_master_come_first() -> None:
+@pytest.mark.parametrize(
+    ("running", "back", "seconds", "opens"),
+    [
+        (2, 1, 0.9, False),
+        (2, 2, 0.0, True),
+        (None, 9, 0.9, False),
+        (2, 0, 1.1, True),
+        (0, 0, 0.0, True),
+    ],
+    ids=["one is missing", "all are back", "nobody knows how many", "long enough", "none runs"],
+)
+def test_after_a_restart_trainers_of_the_last_master_come_first(
+    running: int | None, back: int, seconds: float, opens: bool
+) -> None:
     made = World(Progress(chunks=9, passes=1, done=DoneSet(9).pack()), wanted=0)
+    made.board.view = replace(made.board.view, running=running)
     made.keeper = Keeper(made.board, made.servers, interval=30.0, grace=1.0, clock=lambda: made.now)  # type: ignore[arg-type]  # quacks
+    made.board.trainers = {number: f"pod-{number}" for number in range(back)}
+    made.now += seconds
     made.look()
-    assert made.board.gate == "waiting for the trainers of the last master"
-    made.now += 1.1
-    made.look()
-    assert made.board.gate == ""
+    assert made.board.gate == ("" if opens else "waiting for the trainers of the last master")
     made.close()

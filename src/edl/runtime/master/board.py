@@ -22,12 +22,13 @@ class Member:
 @dataclass(frozen=True)
 class View:
     """The job as the operator sees it: parameter servers wanted (None: not known yet) and there, of these the ones that
-    were asked to go, and all pods that were."""
+    were asked to go, all pods that were, and how many trainers run."""
 
     wanted: int | None = None
     members: tuple[Member, ...] = ()
     departing: frozenset[Member] = frozenset()
     leaving: frozenset[str] = frozenset()
+    running: int | None = None
 
 
 class StoppingError(ConnectionError):

@@ -34,7 +34,7 @@ class Keeper:
         fleet: Fleet,
         *,
         interval: float,
-        grace: float = 1.0,
+        grace: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._board, self._fleet, self._longest, self._clock = board, fleet, interval, clock
@@ -43,9 +43,8 @@ class Keeper:
         self._states: dict[Member, State | None] = {}
         self._restoring = False  # the present era has begun and not all servers are in it yet
         self._saved_at, self._save_took = clock(), 0.0
-        self._not_before = clock() + (
-            grace if board.queue.opened else 0.0
-        )  # trainers of the last master come back first
+        patience = board.term if grace is None else grace  # after that a silent trainer would have lost its task anyway
+        self._not_before = clock() + (patience if board.queue.opened else 0.0)
         self._postponed = 0.0
         self._closed_at: float | None = None
 
@@ -63,15 +62,21 @@ class Keeper:
         board, queue = self._board, self._board.queue
         with board.changed:
             queue.expire(self._clock())
-            if self._clock() < self._not_before:
+            if self._clock() < self._not_before and not self._all_are_back():
                 self._shut("waiting for the trainers of the last master")
                 return
+            self._not_before = 0.0
             if not queue.parameters:
                 self._open()
                 return
             if queue.failed:
                 return
         self._look_at_servers()
+
+    def _all_are_back(self) -> bool:
+        """Trainers of the last master come and say what they hold, so that nobody else is given the same meanwhile."""
+        running = self._board.view.running
+        return running is not None and len(self._board.trainers) >= running
 
     def _look_at_servers(self) -> None:
         self._view = self._board.view  # one look sees one state of the job, though it may change meanwhile

@@ -23,6 +23,7 @@ def view_of(job: dict[str, Any]) -> View:
         if slot.get("address") and not slot["gone"]
     }
     return View(
+        running=job.get("size"),
         wanted=role["replicas"] if role else 0,
         members=tuple(slots),
         departing=frozenset(member for member, pod in slots.items() if pod in leaving),
