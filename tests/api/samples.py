@@ -1,4 +1,4 @@
-"""The seeds' objects as plain data, to be varied by tests. `examples/` holds the same as files."""
+"""The objects of the designs as plain data, to be varied by tests. `examples/` holds the same as files."""
 
 import json
 from typing import Any

@@ -305,6 +305,12 @@ def test_errors(sample: Data, changes: Data, message: str) -> None:
             "did you mean command?",
         ),
         (
+            TRAINING_JOB,
+            {"spec.fault_tolerant": True, "spec.etcd": {}},
+            "spec.etcd.image: none is named: coreos/etcd:v3.5.21 is taken, which the cluster must be able to pull; "
+            "name one",
+        ),
+        (
             EASYDL_JOB,
             {"spec.distributionStrategy": "ring-allreduce"},
             "spec.parameterServer: is ignored with distributionStrategy ring-allreduce",

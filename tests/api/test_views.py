@@ -138,6 +138,12 @@ def test_an_etcd_cluster_is_a_fixed_role_that_comes_first() -> None:
     assert container(found, "etcd")["image"] == "etcd:mine"
 
 
+def test_the_image_of_etcd_may_come_from_its_template() -> None:
+    template = {"spec": {"containers": [{"name": "etcd", "image": "etcd:theirs"}]}}
+    found = seen(varied(TRAINING_JOB, **{"spec.etcd": {"template": template}}))
+    assert container(found, "etcd")["image"] == "etcd:theirs"
+
+
 @pytest.mark.parametrize(
     ("changes", "sizes"),
     [

@@ -1,4 +1,4 @@
-"""ElasticJob (elastic.pytorch.org): equal workers under torchrun. Names on the wire are the seed's."""
+"""ElasticJob (elastic.pytorch.org): equal workers under torchrun. Names on the wire are those of design 004."""
 
 from typing import Annotated, ClassVar, Literal
 

@@ -18,6 +18,7 @@ class Installation(msgspec.Struct, frozen=True):
 
     image: str = f"edl:{__version__}"
     etcd_image: str = "coreos/etcd:v3.5.21"
+    """For a job that asks for etcd and names no image; the designs name none, so `edl validate` warns of it."""
     gpu: str = GPU
     """The resource under which the cluster counts the devices that a JobResource calls gpu."""
 

@@ -1,4 +1,6 @@
-"""TrainingJob (paddlepaddle.org): one master, parameter servers, elastic trainers. Names on the wire are the seeds'."""
+"""TrainingJob (paddlepaddle.org): one master, parameter servers, elastic trainers. On the wire as in designs 000 to
+002.
+"""
 
 from typing import Annotated, ClassVar, Literal
 

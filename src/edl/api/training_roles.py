@@ -68,7 +68,8 @@ def _etcd(spec: TrainingJobSpec, installation: Installation) -> Role | None:
     etcd = spec.etcd
     if etcd is None:
         return None
-    container = {"image": etcd.image or installation.etcd_image, **resources_data(etcd.resources)}
+    image = etcd.image or _container_of(etcd.template, ETCD).get("image") or installation.etcd_image
+    container = {"image": image, **resources_data(etcd.resources)}
     members = etcd.replicas or 1
     template = _shared(spec, role_template(etcd.template, ETCD, container))
     return Role(name=ETCD, min=members, max=members, sizes=_sizes(spec), template=template)

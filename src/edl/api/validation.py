@@ -20,6 +20,7 @@ from edl.api.pod_checks import (
     template_problems,
 )
 from edl.api.problem import Path, Problem, first, warning
+from edl.api.roles import Installation
 from edl.api.rules import rule_problems
 from edl.api.spec import Resources
 from edl.api.training_job import Etcd, Master, Pserver, Trainer, TrainingJob, TrainingJobSpec
@@ -160,6 +161,11 @@ def _training_warnings(job: TrainingJob) -> Iterator[Problem]:
         yield warning(
             ("spec", "pserver", "max-instance"),
             "parameter servers are scaled with the trainers, whose number is fixed; raise spec.trainer.max-instance",
+        )
+    if spec.etcd and not (spec.etcd.image or spec.etcd.template):
+        yield warning(
+            ("spec", "etcd", "image"),
+            f"none is named: {Installation().etcd_image} is taken, which the cluster must be able to pull; name one",
         )
 
 
