@@ -11,6 +11,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from edl.api.crds import crds
+from edl.api.kinds import KINDS as API_KINDS
 from edl.cli import operator as operator_command
 from edl.cli.main import main
 from edl.install.choices import Choices, problems
@@ -23,6 +24,8 @@ from edl.kube.metrics import RuntimeCollector
 from edl.kube.transport import Transport
 from edl.operator.book import JobBook
 from edl.operator.caches import Caches
+from edl.operator.executor import RESOURCES
+from edl.operator.kinds import KINDS
 from edl.operator.metrics import CycleMetrics, JobCollector
 from edl.operator.resources import resource_of
 from edl.operator.service import PORT_NAME
@@ -152,10 +155,8 @@ def test_the_command_refuses_them(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_operator_sees_every_kind() -> None:
-    from edl.api.kinds import KINDS
-
     seen = {(right.group, name) for right in cluster_rights("ml") for name in right.resources if "list" in right.verbs}
-    assert {(resource_of(kind).group, resource_of(kind).plural) for kind in KINDS} <= seen
+    assert {(resource_of(kind).group, resource_of(kind).plural) for kind in API_KINDS} <= seen
 
 
 def test_what_monitors_ask_for_is_there() -> None:
@@ -187,3 +188,22 @@ def shown_metrics() -> set[str]:
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
         names |= {family.name + suffix for suffix in suffixes}
     return names
+
+
+def allowed() -> set[tuple[str, str, str]]:
+    rights = [*cluster_rights("ml"), *own_rights()]
+    return {(right.group, name, verb) for right in rights for name in right.resources for verb in right.verbs}
+
+
+def test_every_cache_may_be_filled_and_every_child_be_made() -> None:
+    """Whoever adds a cache or a kind of child adds the right to it, or operators never become ready."""
+    caches = Caches(Client(cast(Transport, None)))
+    for informer in caches.all:
+        resource = informer.resource
+        assert {(resource.group, resource.plural, verb) for verb in ("list", "watch")} <= allowed(), resource.plural
+    ours = {kind.resource.plural for kind in KINDS}
+    for resource in RESOURCES.values():
+        verbs = () if resource.plural in ours else ("create", "get")
+        assert {(resource.group, resource.plural, verb) for verb in verbs} <= allowed(), resource.plural
+    for kind in KINDS:
+        assert (kind.resource.group, f"{kind.resource.plural}/status", "patch") in allowed()

@@ -14,6 +14,15 @@ from tests.kube.cluster.kubectl import Kubectl, Manifest, eventually
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fit_a_line" / "train.py"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "last: looks back at what the other tests did to the clusters of the session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)  # stable: the others stay as they are
+
+
 def edl(*words: str) -> str:
     """What a command of ours printed; it must succeed."""
     output = io.StringIO()

@@ -75,7 +75,7 @@ def _container(choices: Choices) -> dict[str, Any]:
         # The first answer comes once the caches are being filled; from then on a silent minute is one too many.
         "startupProbe": _probe("/healthz", periodSeconds=2, failureThreshold=60),
         "livenessProbe": _probe("/healthz", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
-        "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5, failureThreshold=2),
+        "readinessProbe": _probe("/readyz", periodSeconds=2, timeoutSeconds=2, failureThreshold=3),
         # No limit of CPU: an operator that is throttled loses its lease.
         "resources": {
             "requests": {"cpu": choices.cpu, "memory": choices.memory},

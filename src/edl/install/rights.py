@@ -43,10 +43,13 @@ def _of_kinds() -> list[Right]:
 
 def cluster_rights(namespace: str) -> list[Right]:
     """In every namespace, for jobs are in every namespace."""
+    plans = (JOB_RESOURCE.group, (JOB_RESOURCE.plural,))
     return [
         *_of_kinds(),
+        Right(*plans, ("get", "create", "update"), "to write down the plans that trainers of EasyDL jobs hand in"),
         Right("", ("pods",), (*CHILD, "delete"), "to see what uses the cluster; to make and remove trainers"),
-        Right("", ("services",), CHILD, "to give the roles of a job their names"),
+        Right("", ("pods/resize",), ("patch",), "to give a running pod of an EasyDL job what its plan says"),
+        Right("", ("services",), (*CHILD, "delete"), "to give roles and slots of a job their names"),
         Right("apps", ("replicasets", "statefulsets"), CHILD, "to make, size and change masters, servers and etcd"),
         Right("batch", ("jobs",), CHILD, "to make and size the Job of the trainers"),
         Right("batch", ("jobs/status",), ("patch",), "to keep that Job's status true"),

@@ -100,11 +100,9 @@ async def _write(client: Client, namespace: str, name: str, identity: Identity, 
 
 async def remember_port(client: Client, namespace: str, name: str, port: int) -> None:
     found = await client.get(SECRETS, name, namespace=namespace, type=Secret)
-    patch = {
-        "metadata": {"resourceVersion": found.metadata.resource_version},
-        "data": {"port": _encoded(str(port))},
-    }
-    await client.patch(SECRETS, name, patch, namespace=namespace)
+    identity = _read(found)
+    if identity is not None:
+        await _write(client, namespace, name, msgspec.structs.replace(identity, port=port), found)
 
 
 def _read(found: Secret | None) -> Identity | None:
