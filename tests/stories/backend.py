@@ -75,7 +75,7 @@ class ProcessBackend:
     def __init__(
         self, client: Client, transport: Callable[[], Transport], kubeconfig: Path, root: Path, *, lease: float
     ) -> None:
-        self.client, self._transport, self._kubeconfig, self._root = client, transport, kubeconfig, root
+        self.client, self._transport, self.kubeconfig, self._root = client, transport, kubeconfig, root
         self._nodes: dict[str, Process] = {}
         self._operator: asyncio.Task[None] | None = None
         self._lease = lease
@@ -123,7 +123,7 @@ class ProcessBackend:
     # Nodes.
 
     async def add_node(self, name: str, cpu: str) -> None:
-        command = [sys.executable, "-m", "edl.cli.main", "node", "--kubeconfig", str(self._kubeconfig), "--name", name]
+        command = [sys.executable, "-m", "edl.cli.main", "node", "--kubeconfig", str(self.kubeconfig), "--name", name]
         process = self._nodes[name] = await asyncio.create_subprocess_exec(
             *command,
             "--cpu",
@@ -158,19 +158,22 @@ def caller() -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def embedded(root: Path, *, nodes: int = 2, cpu: str = "4") -> AsyncIterator[ProcessBackend]:
+async def embedded(
+    root: Path, *, nodes: int = 2, cpu: str = "4", working_dir: Path = Path("/")
+) -> AsyncIterator[ProcessBackend]:
     settings = ClusterSettings(
         home=root / "home",
         nodes=nodes,
         capacity={"cpu": cpu, "memory": "16Gi"},
         operator=False,
+        working_dir=str(working_dir),
         caller=caller(),
         backoff=Backoff(base=0.2, cap=1.0),
         node_grace=12.0,
     )
     async with running_cluster(settings) as cluster:
         backend = ProcessBackend(
-            cluster.client, lambda: direct_transport(cluster.server.api), cluster.kubeconfig, root, lease=2.0
+            cluster.client, lambda: direct_transport(cluster.server.api), cluster.kubeconfig, root, lease=6.0
         )
         await backend.start_operator()
         try:

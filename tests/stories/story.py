@@ -22,6 +22,7 @@ class Story:
     def __init__(self, backend: Backend, namespace: str) -> None:
         self.backend, self.namespace = backend, namespace
         self.client: Client = backend.client
+        self.patience = PATIENCE
 
     @classmethod
     async def begin(cls, backend: Backend) -> "Story":
@@ -105,7 +106,7 @@ class Story:
 
     async def until(self, condition: Callable[[], Awaitable[Any]], what: str) -> Any:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self.patience):
                 while not (found := await condition()):
                     await asyncio.sleep(0.05)
         except TimeoutError:
