@@ -1,11 +1,13 @@
 """`edl install --apply` and `edl uninstall` on the embedded cluster: what comes, what goes, and what is not touched."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edl.cli.main import main
 from edl.embedded.cluster import EmbeddedCluster, embedded_cluster
 from edl.install.choices import Choices
 from edl.install.manifests import manifests
@@ -80,6 +82,16 @@ async def test_everything_goes_but_the_kinds_and_jobs(cluster: EmbeddedCluster) 
     said.clear()
     await remove(client, NAMESPACE, crds=False, say=said.append)
     assert said == [], "a second time there is nothing to do"
+
+
+async def test_a_cluster_that_lacks_a_kind_is_told_of(
+    cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["install", "--apply", "--kubeconfig", str(cluster.kubeconfig)]
+    assert await asyncio.to_thread(main, words) == 1
+    assert "edl: this cluster has no PodDisruptionBudget (policy/v1)" in capsys.readouterr().err
+    assert await asyncio.to_thread(main, ["uninstall", "--crds", "--kubeconfig", str(cluster.kubeconfig)]) == 0
+    assert f"Namespace {NAMESPACE} removed" in capsys.readouterr().out
 
 
 async def test_the_kinds_go_when_asked(cluster: EmbeddedCluster) -> None:

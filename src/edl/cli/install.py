@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from edl.kube.client import Client
 
 _DEFAULT = Choices()
+_HINT = "--service-monitor needs Prometheus' operator; a cluster of `edl up` has its operator already"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,10 +93,17 @@ def run(options: argparse.Namespace) -> int:
 
 async def _apply(client: "Client", wanted: "list[Manifest]") -> int:
     from edl.install.places import resource_of
+    from edl.kube.errors import ApiError
 
     for body in wanted:
         metadata = body["metadata"]
         resource = resource_of(body)
-        await client.apply(resource, metadata["name"], body, namespace=metadata.get("namespace"))
+        try:
+            await client.apply(resource, metadata["name"], body, namespace=metadata.get("namespace"))
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            print(f"edl: this cluster has no {resource.kind} ({resource.api_version}). {_HINT}", file=sys.stderr)
+            return 1
         print(f"{resource.kind} {metadata['name']} applied")
     return 0
