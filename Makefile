@@ -7,6 +7,9 @@ READY  := $(VENV)/.runtime
 FRAMEWORKS := .venv-frameworks
 FRAMEWORKS_STAMP := $(FRAMEWORKS)/.installed
 
+# Compiled code, pytest's above all, is kept whatever the caller's settings: collecting tests takes half the time then.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint unit test-kube test-frameworks bench bench-kube bench-frameworks clean
 
@@ -36,7 +39,12 @@ $(FRAMEWORKS_STAMP): pyproject.toml constraints.txt constraints-frameworks.txt
 demo: $(READY) ## elastic training in about a minute: grow, shrink, survive; draws demo.svg
 	@$(BIN)/edl demo
 
-test: lint unit ## lint, types, layers and the default test tier
+# The tests need not wait for the linters: both run, and both must pass. What lint has to say is shown as soon as it fails.
+test: $(STAMP) ## lint, types, layers and the default test tier
+	@(nice $(MAKE) --no-print-directory lint > $(VENV)/.lint 2>&1 || { echo; cat $(VENV)/.lint; exit 1; }) & lint=$$!; \
+	$(MAKE) --no-print-directory unit; unit=$$?; \
+	wait $$lint || { echo "make lint failed: see above, or run it again"; exit 1; }; \
+	exit $$unit
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet
