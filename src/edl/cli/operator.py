@@ -6,7 +6,6 @@ good order; it ends by itself when it has lost its lease, and should then be sta
 
 import argparse
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -43,6 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--probes", metavar="HOST:PORT", help="serve /healthz, /readyz and /metrics here")
     _service_arguments(parser)
     parser.add_argument("--no-crds", action="store_true", help="do not register the kinds")
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="json: an object per line (%(default)s)"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="log every cycle and every call")
 
 
@@ -69,9 +71,9 @@ def run(options: argparse.Namespace) -> int:
     from edl.cli.main import CommandError
     from edl.kube.errors import KubeError
     from edl.operator.crds import UnsupportedError
+    from edl.operator.logs import set_up
 
-    level = logging.DEBUG if options.verbose else logging.INFO
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up(options.log_format, verbose=options.verbose)
     try:
         settings = settings_of(options)
         return asyncio.run(_serve(options.kubeconfig, settings))

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -23,6 +24,8 @@ from .workqueue import QueueClosedError, WorkQueue
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Object)
 Reconcile = Callable[[Key], Awaitable[float | None]]
+current: ContextVar[tuple[str, str, str] | None] = ContextVar("current", default=None)
+"""Controller, namespace and name of what is being reconciled here, for whoever logs meanwhile."""
 
 
 def itself(old: Object | None, new: Object | None) -> Iterable[Key]:
@@ -112,6 +115,7 @@ class Controller:
     async def _attempt(self, key: Key) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
+        current.set((self.name, *key))
         try:
             async with asyncio.timeout(self._timeout):
                 again = await self._reconcile(key)
@@ -123,6 +127,7 @@ class Controller:
             if again is not None:
                 self.queue.add(key, delay=again)
         self.durations.observe(loop.time() - started)
+        current.set(None)
 
     def _failed(self, key: Key, error: Exception) -> None:
         """A refusal explains itself in a line; only what nobody expected deserves a traceback."""

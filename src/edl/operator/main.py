@@ -22,6 +22,7 @@ from edl.kube.controller import Controller, Source
 from edl.kube.errors import ApiError
 from edl.kube.lease import Fence, Lease
 from edl.kube.manager import Manager
+from edl.kube.metered import Metered
 from edl.kube.recorder import EventRecorder
 from edl.kube.transport import Transport
 from edl.operator.book import JobBook
@@ -29,6 +30,7 @@ from edl.operator.caches import Caches, job_of
 from edl.operator.crds import check_version, register_crds
 from edl.operator.grants import Grants
 from edl.operator.identity import Identity, load_identity
+from edl.operator.job_service import Progress
 from edl.operator.kinds import KINDS, JobKey, JobKind
 from edl.operator.metrics import CycleMetrics, JobCollector
 from edl.operator.reconcile import NoService, Reconciler
@@ -56,6 +58,7 @@ async def run_operator(
 
     Raises when the lease is lost or the server cannot be worked with: the process should end, or start anew.
     """
+    transport = Metered(transport)
     client = Client(transport, budget=Budget(qps=QPS, burst=BURST))
     version = await check_version(client)
     settings = replace(settings, identity=settings.who())
@@ -85,7 +88,7 @@ class Operator:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Metered,
         client: Client,
         settings: OperatorSettings,
         identity: Identity | None,
@@ -103,7 +106,8 @@ class Operator:
         self._writer = Client(Fence(transport, self._lease.check), budget=Budget(qps=QPS, burst=BURST))
         self._recorder = EventRecorder(client, controller="edl.dev/operator", instance=who)
         self._registry = CollectorRegistry()
-        self._registry.register(JobCollector(self.book, clock))
+        self._registry.register(transport)
+        self._registry.register(JobCollector(self.book, clock, self._report))
         self._cycles = CycleMetrics(self._registry)
         self.service: ServicePart | None = None
         self.webhook: Webhook | None = None
@@ -124,6 +128,9 @@ class Operator:
             self.webhook = Webhook(
                 self._writer, address=settings.webhook, tls=rotation.tls, name=WEBHOOK, ca=identity.ca
             )
+
+    def _report(self, key: JobKey) -> tuple[Progress, float] | None:
+        return self.service.report_of(key) if self.service is not None else None
 
     async def run(self, stop: asyncio.Event) -> None:
         async with contextlib.AsyncExitStack() as stack:

@@ -37,6 +37,7 @@ from edl.operator.resources import RawJob
 log = logging.getLogger(__name__)
 
 SEEN_WITHIN = 10.0
+MOVING = 8  # times as long as usual
 UNWATCHED = frozenset({Secret.KIND})
 
 
@@ -171,7 +172,8 @@ class Reconciler:
     async def _act(self, entry: Entry, notes: Notes, outcome: Outcome, now: float) -> float | None:
         versions: dict[Resource, int] = {}
         changed = outcome.status != entry.status
-        ready = outcome.urgent or self._is_time(notes, outcome, changed, now)
+        patience = self._patience(entry, outcome)
+        ready = outcome.urgent or self._is_time(notes, outcome, changed, now, patience)
         if changed and ready:
             versions[self._kind.resource] = await self._write_status(entry, outcome, notes, now)
         soft = outcome.soft if ready and not outcome.urgent else ()
@@ -184,16 +186,23 @@ class Reconciler:
             self._tell(entry.raw, outcome.deeds)
         async with asyncio.timeout(SEEN_WITHIN):
             await self._caches.wait_seen(versions | deeds.versions)
-        return self._again(notes, outcome, deeds, now)
+        return self._again(notes, outcome, deeds, patience)
 
-    def _is_time(self, notes: Notes, outcome: Outcome, changed: bool, now: float) -> bool:
+    def _patience(self, entry: Entry, outcome: Outcome) -> float:
+        """Numbers alone wait longer as long as more of them are sure to come: until the job has its size."""
+        scale = self._kind.scale_of(outcome.status)
+        moving = scale is not None and scale.current < (scale.target or 0)
+        numbers = outcome.status.conditions == entry.status.conditions
+        return self._settle * MOVING if moving and numbers else self._settle
+
+    def _is_time(self, notes: Notes, outcome: Outcome, changed: bool, now: float, patience: float) -> bool:
         """Whether what may wait has waited long enough. The end of a job waits for nothing."""
         if not changed and not outcome.soft:
             notes.soft_since = None
             return False
         if notes.soft_since is None:
             notes.soft_since = now
-        return outcome.status.finished or now - notes.soft_since >= self._settle
+        return outcome.status.finished or now - notes.soft_since >= patience
 
     async def _write_status(self, entry: Entry, outcome: Outcome, notes: Notes, now: float) -> int:
         metadata = entry.raw.metadata
@@ -211,12 +220,12 @@ class Reconciler:
         notes.succeed(deeds.made, unwatched=UNWATCHED)
         notes.refuse(deeds.refusals, now)
 
-    def _again(self, notes: Notes, outcome: Outcome, deeds: Deeds, now: float) -> float | None:
+    def _again(self, notes: Notes, outcome: Outcome, deeds: Deeds, patience: float) -> float | None:
         if deeds.refusals:
             return 0.0  # to say so in the status: nothing else will make us look again
         times = [outcome.wake, notes.next_expiry()]
         if notes.soft_since is not None:
-            times.append(notes.soft_since + self._settle)
+            times.append(notes.soft_since + patience)
         soonest = min((when for when in times if when is not None), default=None)
         return None if soonest is None else max(0.0, soonest - self._clock())
 

@@ -25,6 +25,7 @@ from edl.operator.grants import Grants, spread
 from edl.operator.kinds import JobKey
 from edl.operator.plans import PlanBook
 from edl.operator.resources import RawJob
+from edl.operator.waiting import waited
 from edl.scheduler.memory import Memory
 from edl.scheduler.objects import Invalid, Objects
 from edl.scheduler.plan import Decision, Plan, plan
@@ -49,6 +50,8 @@ class Cycle(msgspec.Struct, frozen=True):
     plan: Plan
     seconds: float
     changed: tuple[Decision, ...]
+    waited: tuple[float, ...] = ()
+    """Of those that this cycle admitted: how many seconds they had waited."""
 
 
 class SchedulingLoop:
@@ -127,9 +130,12 @@ class SchedulingLoop:
         objects = self._objects(entries)
         made = await asyncio.to_thread(self._plan, objects, started)
         self._memory, self._wake = made.memory, made.wake
-        changed = self._apply(made, {entry.uid: entry for entry in entries})
+        by_uid = {entry.uid: entry for entry in entries}
+        changed = self._apply(made, by_uid)
+        admitted = (by_uid[one.uid] for one in changed if one.target and not _target(by_uid[one.uid]))
+        waits = tuple(waited(entry, started) for entry in admitted)
         self._took = self._clock() - started
-        cycle = Cycle(made, self._took, changed)
+        cycle = Cycle(made, self._took, changed, waits)
         _log_cycle(cycle)
         self._planned(cycle)
         return cycle
@@ -159,7 +165,7 @@ class SchedulingLoop:
         job, uid, kind = entry.job, entry.uid, entry.kind
         grant, scale = self._grants.get(uid), kind.scale_of(job.status)
         target = scale.target if scale is not None else None
-        if grant is None or grant.target == target or job.status.finished:
+        if grant is None or grant.target == target or job.status.finished or not kind.granted(job.status, grant):
             return job
         known = self._overlaid.get(uid)
         if known is None or known[0] is not job or known[1] is not grant:

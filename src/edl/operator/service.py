@@ -21,7 +21,7 @@ from edl.kube.resource import Resource
 from edl.operator.book import Entry, JobBook
 from edl.operator.caches import Caches
 from edl.operator.identity import Identity, remember_port
-from edl.operator.job_service import JobRecord, JobService, RoleRecord
+from edl.operator.job_service import JobRecord, JobService, Progress, RoleRecord
 from edl.operator.job_service.configmap import ConfigMapStore
 from edl.operator.job_service.server import Name
 from edl.operator.kinds import BY_NAME, JobKey, JobKind
@@ -108,9 +108,13 @@ class ServicePart:
         self._records.forget(key)
         self.service.changed(_name(key))
 
+    def report_of(self, key: JobKey) -> tuple[Progress, float] | None:
+        """The last that the job said of its training, and how many seconds ago."""
+        return self.service.progress(_name(key))
+
     def pause_of(self, key: JobKey) -> float | None:
         """How long the job's last change of size stopped its training, if it said so."""
-        found = self.service.progress(_name(key))
+        found = self.report_of(key)
         return found[0].pause if found is not None else None
 
     def silence_of(self, key: JobKey) -> dict[str, float]:
