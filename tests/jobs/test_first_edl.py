@@ -1,6 +1,7 @@
 """The errors of the first EDL, which was written in Go in 2017 and 2018, that are the operator's to avoid.
 
-Those of its autoscaler (plans that never end, nodes that are no good, ties by chance) are tests of `edl.scheduler`.
+Each by the number that it has in what we know of that program. Those of its autoscaler (plans that never end, nodes
+that are no good, ties by chance) are in `tests/scheduler/test_first_edl.py`.
 """
 
 from typing import Any
@@ -21,7 +22,7 @@ def running(size: int = 2, **spec: Any) -> World:
     return world
 
 
-def test_a_job_that_cannot_be_accepted_crashed_the_controller() -> None:
+def test_b2_a_job_that_cannot_be_accepted_crashed_the_controller() -> None:
     body = manifest(trainer={"min-instance": 7})
     checked = check(body)
     assert checked.object is None
@@ -34,7 +35,7 @@ def test_a_job_that_cannot_be_accepted_crashed_the_controller() -> None:
     assert (again.status, again.events, again.urgent) == (outcome.status, (), False)
 
 
-def test_edits_were_ignored_and_froze_the_status() -> None:
+def test_b3_edits_were_ignored_and_froze_the_status() -> None:
     world = running()
     world.edit(lambda spec: spec["trainer"].update({"max-instance": 8, "entrypoint": "python v2.py"}))
     world.grant = Grant(3)
@@ -43,7 +44,7 @@ def test_edits_were_ignored_and_froze_the_status() -> None:
     assert world.objects["Pod", "j-trainer-2"]["spec"]["containers"][0]["command"][-1] == "python v2.py"
 
 
-def test_some_succeeded_and_some_failed_was_neither() -> None:
+def test_b4_some_succeeded_and_some_failed_was_neither() -> None:
     world = running()
     world.end("j-trainer-0", 0)
     world.live()
@@ -54,7 +55,7 @@ def test_some_succeeded_and_some_failed_was_neither() -> None:
     assert world.status["phase"] == "failed"
 
 
-def test_more_failures_than_trainers_were_not_noticed() -> None:
+def test_b4_more_failures_than_trainers_were_not_noticed() -> None:
     world = running()
     for index in (0, 1, 0, 1, 0):
         world.end(world.pods()[index], 1)
@@ -63,7 +64,7 @@ def test_more_failures_than_trainers_were_not_noticed() -> None:
     assert world.status["replica_statuses"][-1]["failed"] == 5
 
 
-def test_a_scale_up_that_found_no_place_stayed_for_ever() -> None:
+def test_b6_a_scale_up_that_found_no_place_stayed_for_ever() -> None:
     world = running()
     world.grant = Grant(4, "Grown", "room for 2 more")
     world.settle()
@@ -74,7 +75,7 @@ def test_a_scale_up_that_found_no_place_stayed_for_ever() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_what_a_job_held_was_kept_after_its_end(code: int) -> None:
+def test_b7_what_a_job_held_was_kept_after_its_end(code: int) -> None:
     world = running(fault_tolerant=False, etcd={})
     for name in world.pods():
         world.end(name, code)
@@ -87,7 +88,7 @@ def test_what_a_job_held_was_kept_after_its_end(code: int) -> None:
             assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-1", "Kubernetes removes it with the job"
 
 
-def test_the_reason_named_the_last_pod_as_often_as_there_were_failures() -> None:
+def test_b10_the_reason_named_the_last_pod_as_often_as_there_were_failures() -> None:
     world = running(fault_tolerant=False)
     world.now += 10
     world.end("j-trainer-1", 7)
@@ -97,7 +98,7 @@ def test_the_reason_named_the_last_pod_as_often_as_there_were_failures() -> None
     assert (world.status["root_cause"]["pod"], world.status["root_cause"]["exit_code"]) == ("j-trainer-1", 7)
 
 
-def test_too_many_failures_ended_as_success() -> None:
+def test_b11_too_many_failures_ended_as_success() -> None:
     world = running(backoff_limit=1)
     world.end("j-trainer-0", 1)
     world.live()
@@ -105,7 +106,32 @@ def test_too_many_failures_ended_as_success() -> None:
     assert (world.status["phase"], "Complete" in conditions) == ("failed", False)
 
 
-def test_the_state_of_etcd_was_lost_with_the_master() -> None:
+@pytest.mark.parametrize(
+    ("resources", "count"),
+    [
+        ({"limits": {"nvidia.com/gpu": 2}}, "2"),
+        ({"limits": {"alpha.kubernetes.io/nvidia-gpu": 2}}, "2"),
+        ({"requests": {"cpu": "100m"}}, "1"),
+    ],
+    ids=["limits alone", "the old name", "a part of a core"],
+)
+def test_b12_a_trainer_was_told_of_no_devices(resources: dict[str, Any], count: str) -> None:
+    world = running(trainer={"resources": resources})
+    [container] = world.objects["Pod", "j-trainer-0"]["spec"]["containers"]
+    told = {one["name"]: one.get("value") for one in container["env"]}
+    assert told["PADDLE_INIT_TRAINER_COUNT"] == count
+
+
+def test_b14_every_tick_wrote_every_job() -> None:
+    world = running()
+    before = len(world.writes)
+    for _ in range(20):
+        world.now += 5
+        world.live()
+    assert world.writes[before:] == []
+
+
+def test_b16_the_state_of_etcd_was_lost_with_the_master() -> None:
     world = running(etcd={"replicas": 3}, mountPath="/data")
     etcd, master = world.objects["StatefulSet", "j-etcd"], world.objects["ReplicaSet", "j-master"]
     assert etcd["spec"]["replicas"] == 3
@@ -114,13 +140,13 @@ def test_the_state_of_etcd_was_lost_with_the_master() -> None:
     assert "--data-dir=/data/.edl-etcd/$(EDL_POD_NAME)" in command, "on the job's volume, if it has one"
 
 
-def test_it_spoke_to_apis_that_are_gone() -> None:
+def test_b17_it_spoke_to_apis_that_are_gone() -> None:
     world = running(etcd={})
     versions = {body["kind"]: body["apiVersion"] for key, body in world.objects.items() if key[0] != "Pod"}
     assert versions == {"Service": "v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "Job": "batch/v1"}
 
 
-def test_two_jobs_of_one_name_collided() -> None:
+def test_b14_two_jobs_of_one_name_collided() -> None:
     """Everything is by namespace and uid; what is in another namespace is not even looked at."""
     world = running()
     for body in world.objects.values():
