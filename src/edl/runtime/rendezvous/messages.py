@@ -17,7 +17,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     minimum: int
     maximum: int
     window: float = 3.0
-    linger: float = 1.0
+    linger: float = 0.3
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):

@@ -1,0 +1,115 @@
+"""torchrun's agent, with what it cannot know by itself: whose fault a failure was, that a leaver should say so before
+it stops its workers, that the end is agreed in the job service. Needs torch.
+
+torchrun makes its agent right after its rendezvous handler; `install` puts this class in the place of its own. Every
+method overridden here is one that torch's own agents override.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch.distributed.elastic.agent.server import WorkerGroup, WorkerState
+from torch.distributed.elastic.agent.server.api import RunResult
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.launcher import api as launcher
+
+from .handler import EdlHandler, own_address
+from .plugin import Parameters, Settings, connect
+from .warm import Zygote
+
+log = logging.getLogger(__name__)
+
+HARD = {-number for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)}
+"""Ends of a worker that no peer brings about. Not SIGABRT: communication libraries abort when a peer dies."""
+
+
+class EdlAgent(LocalElasticAgent):  # type: ignore[misc]  # torch is not installed where types are checked
+    _regrouping = False
+
+    @property
+    def _handler(self) -> EdlHandler | None:
+        handler = self._worker_group.spec.rdzv_handler
+        return handler if isinstance(handler, EdlHandler) else None
+
+    def run(self, *args: Any, **kwargs: Any) -> RunResult:
+        result = super().run(*args, **kwargs)
+        return result if result is not None else RunResult(state=WorkerState.SUCCEEDED)  # came when all was done
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        result = super()._monitor_workers(worker_group)
+        handler = self._handler
+        if handler is None or result.state not in (WorkerState.FAILED, WorkerState.UNHEALTHY):
+            return result
+        if handler.at_fault(hard=any(failure.exitcode in HARD for failure in _first(result.failures))):
+            return result
+        return RunResult(state=WorkerState.HEALTHY)  # the round is stale: the agent's loop regroups
+
+    def _start_workers(self, worker_group: WorkerGroup) -> Any:
+        spec, zygote = worker_group.spec, self._handler.zygote if self._handler else None
+        if zygote is None or spec.entrypoint != sys.executable or getattr(spec, "numa_options", None):
+            return super()._start_workers(worker_group)
+        with zygote.offered():
+            spec.entrypoint = zygote.starter
+            try:
+                return super()._start_workers(worker_group)
+            finally:
+                spec.entrypoint = sys.executable
+
+    def _stop_workers(self, *args: Any, **kwargs: Any) -> None:
+        self._regrouping = True
+        try:
+            with self._killed_in_the_end():
+                super()._stop_workers(*args, **kwargs)
+        finally:
+            self._regrouping = False
+
+    def _shutdown(self, *args: Any, **kwargs: Any) -> None:
+        if self._handler and not self._regrouping:
+            self._handler.leave("it was asked to stop, or its workers failed")
+        super()._shutdown(*args, **kwargs)
+
+    def _exit_barrier(self) -> None:
+        if self._handler:
+            self._handler.finish(self._exit_barrier_timeout)
+        else:
+            super()._exit_barrier()
+
+    @contextlib.contextmanager
+    def _killed_in_the_end(self) -> Iterator[None]:
+        """Others wait for us to regroup, so workers that do not stop are not waited for as long as torchrun would."""
+        context, handler = self._pcontext, self._handler
+        if context is None or handler is None:
+            yield
+            return
+        pids = list(context.pids().values())
+        timer = threading.Timer(handler.settings.stop, _kill, [pids])
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def install(params: Parameters, settings: Settings, env: Mapping[str, str]) -> EdlHandler:
+    launcher.LocalElasticAgent = EdlAgent
+    link = connect(params, settings, env)
+    zygote = Zygote.start(env) if settings.warm else None
+    return EdlHandler(link, settings, run=params.run_id, address=own_address(params.local_addr, env), zygote=zygote)
+
+
+def _first(failures: Mapping[int, Any]) -> list[Any]:
+    """The failure that came first; torchrun stops the other workers after it and counts them as failed too."""
+    return list(failures.values())[:1]
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+            log.warning("worker %d did not stop in time and was killed", pid)

@@ -1,0 +1,88 @@
+"""What torchrun finds under the entry point `torchrun.handlers`: the backend `edl`. Importing this imports no torch."""
+
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from edl.runtime.environment import Environment, SettingError
+from edl.runtime.service import tls_context
+
+from .link import Address, LinkThread
+from .messages import Hello
+from .standing import Standing
+
+
+class Parameters(Protocol):
+    """What torchrun was told: --rdzv-id, --nnodes, --local-addr, --rdzv-endpoint and --rdzv-conf."""
+
+    run_id: str
+    endpoint: str
+    min_nodes: int
+    max_nodes: int
+    local_addr: str | None
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """From `--rdzv-conf join_window=3,linger=0.3,stop_timeout=10,join_timeout=0,warm=1`; all but warm in seconds."""
+
+    window: float = 3.0
+    linger: float = 0.3
+    stop: float = 10.0
+    """After so long a worker that does not stop on SIGTERM is killed: it may be stuck in a collective for ever."""
+    patience: float = 0.0
+    """How long an agent waits for a round; 0: for as long as the operator lets it live."""
+    warm: bool = True
+
+    @classmethod
+    def read(cls, config: Mapping[str, Any]) -> "Settings":
+        return cls(
+            window=_seconds(config, "join_window", cls.window),
+            linger=_seconds(config, "linger", cls.linger),
+            stop=_seconds(config, "stop_timeout", cls.stop),
+            patience=_seconds(config, "join_timeout", cls.patience),
+            warm=str(config.get("warm", "1")).lower() not in ("0", "false", "no"),
+        )
+
+
+def handler() -> Callable[[Parameters], Any]:
+    """Called by torchrun whatever backend it was asked for, so nothing happens before `create`."""
+    return create
+
+
+def create(params: Parameters) -> Any:
+    from . import agent  # imports torch, which is wanted only now
+
+    return agent.install(params, Settings.read(params.config), os.environ)
+
+
+def connect(params: Parameters, settings: Settings, env: Mapping[str, str]) -> LinkThread:
+    """The link of this process's agent. What is missing is named together with who should have set it."""
+    here = Environment.read({**env, "EDL_SERVICE_URL": params.endpoint or env.get("EDL_SERVICE_URL", "")})
+    here.require("service_url", "namespace", "job", "token")
+    if not here.service_url.startswith(("http://", "https://")):
+        raise SettingError(f"--rdzv-endpoint is {here.service_url!r}, for the backend edl it must be https://host:port")
+    url = f"{here.service_url.rstrip('/')}/v1/jobs/{here.namespace}/{here.job}/rendezvous"
+    tls = tls_context(here.service_ca) if url.startswith("https:") else None
+    hello = Hello(
+        agent=f"{here.pod}/{uuid.uuid4().hex[:8]}",
+        run=params.run_id,
+        minimum=params.min_nodes,
+        maximum=params.max_nodes,
+        window=settings.window,
+        linger=settings.linger,
+    )
+    return LinkThread(Address(url, here.token, tls), Standing(hello))
+
+
+def _seconds(config: Mapping[str, Any], key: str, default: float) -> float:
+    try:
+        value = float(config.get(key, default))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e6:
+        raise SettingError(f"--rdzv-conf {key} is {config[key]!r}, it must be a number of seconds")
+    return value

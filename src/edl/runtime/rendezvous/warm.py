@@ -1,0 +1,125 @@
+"""Workers that need not import torch again: a process that has imported it once, and forks each worker from itself.
+
+Most of the time that a regroup costs is spent importing torch in every new worker. The agent keeps a zygote (see
+`zygote`) beside it and gives torchrun a starter in place of the interpreter (see `starter`); the starter asks the
+zygote for a worker, stands for it (signals, exit code) and falls back to an ordinary interpreter whenever anything is
+unusual.
+"""
+
+import contextlib
+import logging
+import os
+import select
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+IMPORTS = (
+    "torch",
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch.optim",
+    "torch.utils.data",
+    "torch._dynamo",  # making an optimizer imports it
+)
+WARM_BY = 120.0
+OFFER = "EDL_ZYGOTE"
+
+
+class Zygote:
+    """Ends when the agent does, in whatever way that ends: it holds the other end of our pipe."""
+
+    def __init__(self, folder: Path, process: "subprocess.Popen[bytes]", ready: int) -> None:
+        self._folder, self._process, self._ready = folder, process, ready
+        self._warm: bool | None = None
+        self._closed = False
+
+    @classmethod
+    def start(cls, env: Mapping[str, str], imports: Sequence[str] = IMPORTS) -> "Zygote | None":
+        """None if this system cannot do it; what EDL_WARM_IMPORTS names is imported besides."""
+        if not sys.platform.startswith("linux"):
+            return None
+        wanted = [*imports, *filter(None, env.get("EDL_WARM_IMPORTS", "").split(","))]
+        folder = Path(tempfile.mkdtemp(prefix="edl-warm-"))
+        ready, tell = os.pipe()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(folder / "socket"))
+            listener.listen(64)
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-u",
+                    "-P",
+                    "-m",
+                    "edl.runtime.rendezvous.zygote",
+                    str(listener.fileno()),
+                    str(tell),
+                    *wanted,
+                ],
+                stdin=subprocess.PIPE,
+                pass_fds=(listener.fileno(), tell),
+                env=dict(env),
+            )
+        os.close(tell)
+        _write_starter(folder)
+        return cls(folder, process, ready)
+
+    @property
+    def starter(self) -> str:
+        """What torchrun starts in place of the interpreter."""
+        return str(self._folder / "python")
+
+    def wait_until_warm(self, timeout: float = WARM_BY) -> bool:
+        """Whether it is warm. If it does not get so in time, workers start as they would without it."""
+        if self._warm is None:
+            began = time.monotonic()
+            readable, _, _ = select.select([self._ready], [], [], timeout)
+            self._warm = bool(readable) and os.read(self._ready, 4) == b"warm"
+            log.log(
+                logging.INFO if self._warm else logging.WARNING,
+                "workers %s (%.1f s)",
+                "start from a warm process" if self._warm else "start cold: what they import could not be prepared",
+                time.monotonic() - began,
+            )
+        return self._warm
+
+    @contextlib.contextmanager
+    def offered(self) -> Iterator[None]:
+        """Within this, starters that begin find the zygote through their environment."""
+        if self.wait_until_warm() and self._process.poll() is None:
+            os.environ[OFFER] = str(self._folder / "socket")
+        try:
+            yield
+        finally:
+            os.environ.pop(OFFER, None)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._ready)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _write_starter(folder: Path) -> None:
+    """As a shell script, because torchrun takes the name of one program and no arguments before its own."""
+    code = Path(__file__).with_name("starter.py")
+    starter = folder / "python"
+    command = " ".join(shlex.quote(part) for part in (sys.executable, "-I", "-S", str(code), sys.executable))
+    starter.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    starter.chmod(0o700)
