@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from edl.api.kinds import JOB_RESOURCE, KINDS
+from edl.api.kinds import EASYDL_JOB, JOB_RESOURCE, PYTORCH_JOB, TRAINING_JOB
 from edl.install.choices import LABELS, NAME, Choices
 from edl.operator.settings import LEASE, SECRET, SERVICE, WEBHOOK
 
@@ -31,10 +31,9 @@ class Right(msgspec.Struct, frozen=True):
 
 def _of_kinds() -> list[Right]:
     rights = []
-    for kind in KINDS:
-        removed = () if kind is JOB_RESOURCE else ("delete",)
+    for kind in (TRAINING_JOB, PYTORCH_JOB, EASYDL_JOB):
         rights += [
-            Right(kind.group, (kind.plural,), (*READ, *removed), "to see jobs, and delete those whose time is over"),
+            Right(kind.group, (kind.plural,), (*READ, "delete"), "to see jobs, and delete those whose time is over"),
             Right(kind.group, (f"{kind.plural}/status",), ("patch",), "to say how they stand"),
             Right(kind.group, (f"{kind.plural}/finalizers",), ("update",), "to own what must go before the job does"),
         ]
@@ -46,7 +45,10 @@ def cluster_rights(namespace: str) -> list[Right]:
     plans = (JOB_RESOURCE.group, (JOB_RESOURCE.plural,))
     return [
         *_of_kinds(),
-        Right(*plans, ("get", "create", "update"), "to write down the plans that trainers of EasyDL jobs hand in"),
+        Right(
+            *plans, (*READ, "get", "create", "update"), "to follow plans of EasyDL jobs, and write down handed-in ones"
+        ),
+        Right(JOB_RESOURCE.group, (f"{JOB_RESOURCE.plural}/status",), ("patch",), "to say what became of a plan"),
         Right("", ("pods",), (*CHILD, "delete"), "to see what uses the cluster; to make and remove trainers"),
         Right("", ("pods/resize",), ("patch",), "to give a running pod of an EasyDL job what its plan says"),
         Right("", ("services",), (*CHILD, "delete"), "to give roles and slots of a job their names"),
