@@ -156,10 +156,15 @@ def _number_text(value: float) -> str:
 
 def _enumeration(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
     allowed = schema.get("enum")
-    if allowed is not None and value not in allowed:
+    if allowed is not None and not any(_equal(value, choice) for choice in allowed):
         listed = ", ".join(causes.shown(choice) for choice in allowed)
         message = f"Unsupported value: {causes.shown(value)}: supported values: {listed}"
         yield Cause("FieldValueNotSupported", message, path)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """To Python 1 is True; to JSON it is not."""
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _combinations(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
