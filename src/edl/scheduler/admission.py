@@ -63,7 +63,7 @@ class Admission:
 
     def _since(self, unit: Unit) -> float:
         """When it began to wait; of one that never ran, its creation."""
-        cycle, key = self.cycle, unit.facts.key
+        cycle, key = self.cycle, unit.key
         since = cycle.waiting.get(key)
         if since is None:
             facts = unit.facts
@@ -115,7 +115,7 @@ class Admission:
     def _begin(self, unit: Unit) -> None:
         self.board.resize(unit, unit.floor)
         unit.admitted = True
-        self.cycle.waiting.pop(unit.facts.key, None)
+        self.cycle.waiting.pop(unit.key, None)
 
     def _start_anyway(self, unit: Unit) -> bool:
         """Pods are made without room: for an autoscaler to see, or in the hope of the first design."""
@@ -232,7 +232,7 @@ def enter(cycle: Cycle, waiting: Sequence[Unit]) -> None:
     entries = cycle.memory.entries
     if entries:
         for unit in cycle.active:
-            unit.entry = entries.get(unit.facts.key, 0.0) if unit.size > 0 else 0.0
+            unit.entry = entries.get(unit.key, 0.0) if unit.size > 0 else 0.0
     if waiting:
         least = min((unit.past_score for unit in cycle.active if unit.size > 0), default=0.0)
         for unit in waiting:

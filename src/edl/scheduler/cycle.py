@@ -21,6 +21,9 @@ class Cycle:
         scores: dict[int, int] = {}
         self.units = [Unit(facts, now, self._score(facts, scores)) for facts in snapshot.jobs]
         self.active = [unit for unit in self.units if unit.facts.state == "active"]
+        starts = memory.starts
+        self.asked = [one for one in self.active if starts.get(one.key, one.facts.start) != one.facts.start]
+        """Units whose users have asked for another size since the last cycle."""
         if memory.rooms:
             self._recall_rooms()
         # what the next cycle remembers
@@ -47,7 +50,7 @@ class Cycle:
     def _recall_rooms(self) -> None:
         places = {node.name: place for place, node in enumerate(self.snapshot.nodes)}
         for unit in self.units:
-            room = self.memory.rooms.get(unit.facts.key, {})
+            room = self.memory.rooms.get(unit.key, {})
             for role, facts in enumerate(unit.facts.roles):
                 nodes: list[int] = [
                     places[name]

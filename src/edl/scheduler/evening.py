@@ -75,7 +75,7 @@ class Evening:
     def _promise(self, receiver: Unit, size: int) -> None:
         receiver.promised, receiver.size = receiver.size, size
         receiver.lack = Lack(Code.ROOM_COMING, other=f" for {receiver.promised - size} more")
-        self.cycle.promises[receiver.facts.key] = Promise(receiver.promised, self.cycle.now)
+        self.cycle.promises[receiver.key] = Promise(receiver.promised, self.cycle.now)
 
     def _serve(self, receiver: Unit) -> bool:
         """Find one giver for one step."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from edl.scheduler.cycle import Cycle
 from edl.scheduler.missing import count, missing
-from edl.scheduler.reasons import Code, Lack
+from edl.scheduler.reasons import AT_MAXIMUM, Code, Lack
 from edl.scheduler.resources import CPU, show
 from edl.scheduler.settings import REFUSED_FOR
 from edl.scheduler.unit import Unit
@@ -29,7 +29,7 @@ def reason_for(cycle: Cycle, unit: Unit) -> tuple[Code, str]:
         return _smaller(unit, change)
     if change > 0:
         return _larger(cycle, unit, change)
-    lack = unit.lack or Lack(Code.PAUSED if facts.paused else Code.AT_MAXIMUM)
+    lack = unit.lack or (Lack(Code.PAUSED) if facts.paused else AT_MAXIMUM)
     words = missing(cycle, lack, facts)
     if unit.size == 0:
         return lack.code, f"waits: {words}"

@@ -11,11 +11,14 @@ from edl.scheduler.cycle import Cycle
 from edl.scheduler.facts import NOWHERE
 from edl.scheduler.gang import affordable, place
 from edl.scheduler.memory import Promise
-from edl.scheduler.reasons import Code, Lack
+from edl.scheduler.reasons import AT_MAXIMUM, Code, Lack
 from edl.scheduler.seats import shrink, sit
 from edl.scheduler.settings import GATHER_FOR, PROMISE_FOR
 from edl.scheduler.tree import Tree
 from edl.scheduler.unit import Sort, Unit
+
+# One of each for the thousands of units that they hold for.
+_PAUSED, _PINNED, _MOVED, _FINISHING = map(Lack, (Code.PAUSED, Code.PINNED, Code.MOVED, Code.FINISHING))
 
 
 def obey_users(cycle: Cycle) -> None:
@@ -30,15 +33,7 @@ def obey_users(cycle: Cycle) -> None:
 
 
 def _asked_anew(cycle: Cycle) -> list[Unit]:
-    starts = cycle.memory.starts
-    return [
-        unit
-        for unit in (cycle.active if starts else ())
-        if starts.get(unit.facts.key, unit.facts.start) != unit.facts.start
-        and unit.size > 0
-        and not unit.facts.paused
-        and not unit.short
-    ]
+    return [unit for unit in cycle.asked if unit.size > 0 and not unit.facts.paused and not unit.short]
 
 
 def grow(cycle: Cycle) -> None:
@@ -87,7 +82,7 @@ def _serve(cycle: Cycle, units: Iterable[Unit]) -> None:
         unit = tree.pop_leftmost()
         while step(cycle, unit):
             if unit.size >= unit.ceiling:
-                unit.lack = Lack(Code.AT_MAXIMUM)
+                unit.lack = AT_MAXIMUM
                 break
             following = tree.leftmost()
             if following is not None and cycle.policy.serving(following) < cycle.policy.serving(unit):
@@ -106,17 +101,17 @@ def _may_grow(cycle: Cycle, unit: Unit) -> bool:
     if unit.size <= 0 or unit.short or unit.promised:
         return False
     if facts.paused:
-        unit.lack = Lack(Code.PAUSED)
+        unit.lack = _PAUSED
     elif facts.pinned:
-        unit.lack = Lack(Code.PINNED)
+        unit.lack = _PINNED
     elif not facts.elastic:
         unit.lack = Lack(Code.FIXED, other=facts.why_fixed)
     elif unit.moved:
-        unit.lack = unit.lack or Lack(Code.MOVED)
+        unit.lack = unit.lack or _MOVED
     elif unit.size >= unit.ceiling:
-        unit.lack = Lack(Code.AT_MAXIMUM)
+        unit.lack = AT_MAXIMUM
     elif facts.done:
-        unit.lack = Lack(Code.FINISHING)
+        unit.lack = _FINISHING
     elif not unit.admitted and (frozen := unit.frozen_for(cycle.now)) > 0:
         unit.lack = Lack(Code.FROZEN, seconds=frozen)
     else:
@@ -180,7 +175,7 @@ def _keep_promises(cycle: Cycle) -> None:
     if not cycle.memory.promises:
         return
     for unit in cycle.active:
-        promise = cycle.memory.promises.get(unit.facts.key)
+        promise = cycle.memory.promises.get(unit.key)
         if promise is None or cycle.now - promise.made > PROMISE_FOR or not _may_grow(cycle, unit):
             continue
         size = unit.size_within(promise.size)
@@ -197,4 +192,4 @@ def _keep_promise(cycle: Cycle, unit: Unit, size: int, promise: Promise) -> None
     elif cycle.now - promise.made < GATHER_FOR and place(cycle.board, unit, pods, now=False, growth=True) is None:
         unit.promised = size
         unit.lack = Lack(Code.ROOM_COMING, other=f" for {size - unit.size} more")
-        cycle.promises[unit.facts.key] = promise
+        cycle.promises[unit.key] = promise

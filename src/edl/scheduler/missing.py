@@ -1,5 +1,7 @@
 """What stands in the way, in words and with the numbers that a person needs to believe them."""
 
+from collections.abc import Sequence
+
 from edl.scheduler.cycle import Cycle
 from edl.scheduler.facts import NOWHERE, JobFacts, RoleFacts, Shape
 from edl.scheduler.reasons import Code, Lack
@@ -87,13 +89,19 @@ def _room(cycle: Cycle, shape: Shape, what: str, placed: int, needed: int) -> st
     if name == PODS:
         return "every node has as many pods as it takes"
     nodes, wanted = cycle.snapshot.nodes, shape.requests[worst]
-    largest = max(allowed, key=lambda node: (nodes[node].capacity[worst], -node))
-    if nodes[largest].capacity[worst] < wanted:
-        have = _bare(name, nodes[largest].capacity[worst])
-        return f"needs {show(name, wanted)} on one node, the largest has {have} ({board.name(largest)})"
-    best = max(allowed, key=lambda node: (board.later[node][worst], -node))
-    free = _bare(name, max(board.later[best][worst], 0))
-    return f"needs {show(name, wanted)} on one node, most free on one node is {free} ({board.name(best)})"
+    largest, has = _most([nodes[node].capacity[worst] for node in allowed])
+    if has < wanted:
+        node = board.name(allowed[largest])
+        return f"needs {show(name, wanted)} on one node, the largest has {_bare(name, has)} ({node})"
+    best, has = _most([later[node][worst] for node in allowed])
+    free, node = _bare(name, max(has, 0)), board.name(allowed[best])
+    return f"needs {show(name, wanted)} on one node, most free on one node is {free} ({node})"
+
+
+def _most(amounts: Sequence[int]) -> tuple[int, int]:
+    """The first place of the largest amount, and that amount."""
+    largest = max(amounts)
+    return amounts.index(largest), largest
 
 
 def _bare(name: str, units: int) -> str:

@@ -170,11 +170,11 @@ def _room(cycle: Cycle, unit: Unit) -> dict[str, dict[str, int]]:
 def _remember(cycle: Cycle) -> Memory:
     active = cycle.active
     return Memory(
-        entries={unit.facts.key: unit.entry for unit in active if unit.entry > 0},
+        entries={unit.key: unit.entry for unit in active if unit.entry > 0},
         waiting=cycle.waiting,
-        starts={unit.facts.key: unit.facts.start for unit in active},
+        starts={unit.key: unit.facts.start for unit in active},
         promises=cycle.promises,
-        rooms={unit.facts.key: _room(cycle, unit) for unit in active if unit.reserved or unit.promised},
+        rooms={unit.key: _room(cycle, unit) for unit in active if unit.reserved or unit.promised},
         shapes=cycle.shapes,
         served=cycle.served,
         owners=cycle.owners,

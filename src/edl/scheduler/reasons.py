@@ -55,3 +55,6 @@ class Lack(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     words: str = ""
     """What was missing, if it had to be said at once because the numbers change within the cycle."""
+
+
+AT_MAXIMUM = Lack(Code.AT_MAXIMUM)

@@ -7,7 +7,7 @@ does. All sums are exact; a tenth of a core ten times is a core.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from edl.api import quantity
-from edl.api.core import Container, PodSpec, ResourceList
+from edl.api.core import Container, PodSpec, ResourceList, ResourceRequirements
 from edl.api.pod import ContainerStatus
 
 Amounts = dict[str, int]
@@ -23,6 +23,8 @@ GPU_NAMES = (
 )
 # Larger than any real machine and small enough that sums of many stay far below 2^63, where numpy would wrap.
 CEILING = 2**56
+_MOST_READ = 1 << 14
+_read: "dict[tuple[int, int], tuple[ResourceRequirements, Amounts, Amounts]]" = {}
 DEFAULT_PODS_PER_NODE = 110  # kubelet's own default, for nodes that do not say
 
 
@@ -45,10 +47,15 @@ def pod_requests(spec: PodSpec, statuses: Sequence[ContainerStatus] = ()) -> Amo
     While a container is being resized it holds the larger of what it had and what it is to have.
     """
     given = {status.name: amounts(status.resources.requests) for status in statuses if status.resources is not None}
-    total = _pod_total(spec, lambda container: _larger(container_requests(container), given.get(container.name, {})))
+
+    def asked(container: Container) -> Mapping[str, int]:
+        return _larger(container_requests(container), given.get(container.name, {}))
+
+    total = _pod_total(spec, asked if given else container_requests)
     if spec.resources is not None:
         total.update(amounts(spec.resources.limits) | amounts(spec.resources.requests))
-    add(total, amounts(spec.overhead))
+    if spec.overhead:
+        add(total, amounts(spec.overhead))
     return total
 
 
@@ -57,17 +64,31 @@ def pod_limits(spec: PodSpec) -> Amounts:
     total = _pod_total(spec, container_limits)
     if spec.resources is not None:
         total.update(amounts(spec.resources.requests) | amounts(spec.resources.limits))
-    add(total, amounts(spec.overhead))
+    if spec.overhead:
+        add(total, amounts(spec.overhead))
     return total
 
 
-def container_requests(container: Container) -> Amounts:
+def container_requests(container: Container) -> Mapping[str, int]:
     """A limit without a request is the request, as the API server would have it."""
-    return amounts(container.resources.limits) | amounts(container.resources.requests)
+    return _both(container.resources)[1]
 
 
-def container_limits(container: Container) -> Amounts:
-    return amounts(container.resources.requests) | amounts(container.resources.limits)
+def container_limits(container: Container) -> Mapping[str, int]:
+    return _both(container.resources)[2]
+
+
+def _both(resources: ResourceRequirements) -> tuple[ResourceRequirements, Amounts, Amounts]:
+    """Requests and limits, each filled in from the other. Many pods share few mappings (`edl.api.pod.shared`), so each
+    is read once; the entry holds on to its mappings, so that no other can come to bear their ids."""
+    key = id(resources.requests), id(resources.limits)
+    known = _read.get(key)
+    if known is None:
+        if len(_read) >= _MOST_READ:
+            _read.clear()
+        asked, most = amounts(resources.requests), amounts(resources.limits)
+        known = _read[key] = resources, most | asked, asked | most
+    return known
 
 
 def add(total: Amounts, more: Mapping[str, int]) -> None:
@@ -75,14 +96,17 @@ def add(total: Amounts, more: Mapping[str, int]) -> None:
         total[name] = total.get(name, 0) + units
 
 
-def _larger(one: Amounts, other: Amounts) -> Amounts:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in one.keys() | other.keys()} if other else one
+def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+    if not other:
+        return dict(one)
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in one.keys() | other.keys()}
 
 
-def _pod_total(spec: PodSpec, of_container: Callable[[Container], Amounts]) -> Amounts:
+def _pod_total(spec: PodSpec, of_container: Callable[[Container], Mapping[str, int]]) -> Amounts:
     """Sidecars stay and add up; the other init containers run one after another beside the sidecars before them."""
-    total: Amounts = {}
-    for container in spec.containers:
+    first, *others = spec.containers or (Container(),)
+    total: Amounts = dict(of_container(first))
+    for container in others:
         add(total, of_container(container))
     if not spec.init_containers:
         return total

@@ -53,6 +53,7 @@ class Unit:
 
     def __init__(self, facts: JobFacts, now: float, resource_score: int) -> None:
         self.facts = facts
+        self.key: str = facts.key
         self.priority: int = facts.priority
         self.resource_score: int = resource_score  # in thousandths
         self.served: float = facts.pod_seconds
