@@ -5,6 +5,7 @@
 """
 
 import ast
+import importlib.util
 import os
 import re
 import shutil
@@ -20,7 +21,10 @@ from edl.cli.main import COMMANDS, main
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"(?:^<!-- needs: (?P<needs>[^\n]*) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
-FOUND_HERE = {"kubectl": lambda: shutil.which("kubectl") is not None}
+FOUND_HERE = {
+    "kubectl": lambda: shutil.which("kubectl") is not None,
+    "PaddlePaddle 2.6.2 in .venv": lambda: importlib.util.find_spec("paddle") is not None,
+}
 NOT_HERE = {"a Kubernetes cluster and a registry that it pulls from"}
 
 

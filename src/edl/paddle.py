@@ -1,0 +1,116 @@
+"""Runs a PaddlePaddle script as a parameter server or a trainer of a TrainingJob: `python -m edl.paddle train.py`.
+
+The script is one for Paddle's own parameter servers (`fleet.init(is_collective=False)`, `a_sync`) and knows nothing of
+EDL. What it finds: the list of servers in its environment, files from the job's queue if the job has a master, and a
+model that is initialised once, however often trainers come and go. For PaddlePaddle 2.6, see docs/runtime.md.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .runtime.environment import Environment, SettingError
+from .runtime.paddle import hooks
+from .runtime.paddle.servers import (
+    PSERVER,
+    TRAINER,
+    LostServerError,
+    Servers,
+    await_servers,
+    check_kept,
+    claim,
+    model_servers,
+)
+from .runtime.service import ServiceClient
+
+log = logging.getLogger(__name__)
+
+LEFT = 143
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m edl.paddle", description=__doc__.splitlines()[0])
+    parser.add_argument("script", help="a Paddle training script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
+    options = parser.parse_args(arguments)
+    try:
+        env = Environment.read(os.environ)
+        env.require("namespace", "job", "token", "service_url")
+        _log_to_stderr()
+        run = _serve if os.environ.get("TRAINING_ROLE") == "PSERVER" else _train
+        run(env, options.script, options.arguments)
+    except SettingError as error:
+        print(f"edl.paddle: {error}", file=sys.stderr)
+        return 2
+    except LostServerError as error:
+        print(f"edl.paddle: {error}", file=sys.stderr)
+        _end(1)
+    except SystemExit as ended:
+        if ended.code == LEFT:
+            _end(LEFT)
+        raise
+    return 0
+
+
+def _log_to_stderr() -> None:
+    """By a handler of our own: Paddle takes the root logger for itself."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    ours = logging.getLogger("edl")
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    ours.propagate = False
+
+
+def _end(code: int) -> None:
+    """At once: Paddle's threads abort the process when the interpreter goes before they do."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _serve(env: Environment, script: str, arguments: list[str]) -> None:
+    service = _service(env)
+    slot = claim(service, env, PSERVER, env.index, f"{env.pod_ip}:{env.pserver_port}")
+    servers = await_servers(service, _count())
+    check_kept(model_servers(service), servers)
+    log.info("parameter server %d of %d", slot.index, len(servers))
+    _run(script, arguments, servers)
+
+
+def _train(env: Environment, script: str, arguments: list[str]) -> None:
+    service = _service(env)
+    slot = claim(service, env, TRAINER, env.index)
+    servers = await_servers(service, _count())
+    queue = hooks.FileQueue(servers) if env.master else None
+    hooks.install(hooks.FirstValues(service, servers, slot), queue)
+    with queue or contextlib.nullcontext():
+        _run(script, arguments, servers)
+
+
+def _run(script: str, arguments: list[str], servers: Servers) -> None:
+    os.environ["PADDLE_PSERVERS_IP_PORT_LIST"] = ",".join(server.address for server in servers)
+    os.environ.setdefault("PADDLE_WITH_GLOO", "0")  # its barriers want a fixed number of trainers
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    runpy.run_path(script, run_name="__main__")
+
+
+def _service(env: Environment) -> ServiceClient:
+    return ServiceClient(env.service_url, env.namespace, env.job, env.token, ca=env.service_ca)
+
+
+def _count() -> int:
+    count = os.environ.get("PSERVERS", "")
+    if not count.isdecimal() or count == "0":
+        raise SettingError("PSERVERS is not set: give the job's spec a `pserver` role with this command")
+    return int(count)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
