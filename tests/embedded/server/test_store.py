@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl.embedded.server.recovery import recover
-from edl.embedded.server.store import Change, CompactedError, Limits, Store
+from edl.embedded.server.revisions import Change, CompactedError, Limits
+from edl.embedded.server.store import Store
 from edl.embedded.server.storefile import StoreDamagedError, StoreError, StoreFile
 
 PODS = "/pods"

@@ -10,7 +10,7 @@ from edl.embedded.server.kinds import kind_of
 from edl.embedded.server.kinds.base import Kind
 from edl.embedded.server.managed import Manager
 from edl.embedded.server.read import renderer
-from edl.embedded.server.store import Entry
+from edl.embedded.server.revisions import Entry
 from edl.embedded.server.update import check_version, finish_update, restore
 
 

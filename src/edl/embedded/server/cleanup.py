@@ -10,7 +10,7 @@ from edl.embedded.server.admission import definitions
 from edl.embedded.server.call import Call, Object, Query
 from edl.embedded.server.core import Core, decode
 from edl.embedded.server.registry import Resource, resource
-from edl.embedded.server.store import Change
+from edl.embedded.server.revisions import Change
 from edl.embedded.server.storefile import StoreError
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,8 @@ import msgspec
 from edl.embedded.server.call import Object
 from edl.embedded.server.custom import Check, no_further_rules
 from edl.embedded.server.registry import Registry, Resource
-from edl.embedded.server.store import Entry, Store
+from edl.embedded.server.revisions import Entry
+from edl.embedded.server.store import Store
 
 encode = msgspec.json.encode
 decode = msgspec.json.decode

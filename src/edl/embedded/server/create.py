@@ -11,8 +11,8 @@ from edl.embedded.server.kinds.metadata import check_metadata
 from edl.embedded.server.managed import Manager
 from edl.embedded.server.read import renderer
 from edl.embedded.server.registry import Resource
+from edl.embedded.server.revisions import Entry
 from edl.embedded.server.settle import Outcome, settler
-from edl.embedded.server.store import Entry
 
 SERVER_OWNED = (
     "uid",

@@ -12,7 +12,7 @@ from edl.embedded.server.call import Answer, Call, Object
 from edl.embedded.server.core import Core, encode
 from edl.embedded.server.kinds import kind_of
 from edl.embedded.server.read import renderer
-from edl.embedded.server.store import Entry
+from edl.embedded.server.revisions import Entry
 from edl.embedded.server.types import builtin_types
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"

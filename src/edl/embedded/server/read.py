@@ -16,8 +16,9 @@ from edl.embedded.server.call import Answer, Call
 from edl.embedded.server.columns import columns_for
 from edl.embedded.server.media import negotiate
 from edl.embedded.server.render import LIST_SHAPES, OBJECT_SHAPES, Renderer
+from edl.embedded.server.revisions import CompactedError, Entry, Key
 from edl.embedded.server.selectors import Selector
-from edl.embedded.server.store import CompactedError, Entry, Key, Store
+from edl.embedded.server.store import Store
 from edl.embedded.server.watch import Watch
 
 

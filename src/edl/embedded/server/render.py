@@ -14,7 +14,7 @@ import yaml
 from edl.embedded.server import conversion
 from edl.embedded.server.media import Form
 from edl.embedded.server.registry import Resource
-from edl.embedded.server.store import Entry
+from edl.embedded.server.revisions import Entry
 from edl.embedded.server.table import PLAIN, Columns
 
 OBJECT_SHAPES = ("Table", "PartialObjectMetadata")

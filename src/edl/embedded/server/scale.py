@@ -8,7 +8,7 @@ from edl.embedded.server import body, causes, patch, status, update
 from edl.embedded.server.call import Answer, Call, Object
 from edl.embedded.server.core import Core, encode
 from edl.embedded.server.kinds.selectors import render
-from edl.embedded.server.store import Entry
+from edl.embedded.server.revisions import Entry
 
 _SPEC, _STATUS = ".spec.replicas", ".status.replicas"
 

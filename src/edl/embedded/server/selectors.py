@@ -12,7 +12,7 @@ import msgspec
 
 from edl.embedded.server import names, status
 from edl.embedded.server.registry import Resource
-from edl.embedded.server.store import Entry
+from edl.embedded.server.revisions import Entry
 
 Labels = Mapping[str, str]
 Test = Callable[[Labels], bool]

@@ -16,63 +16,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sortedcontainers import SortedDict
 
+from edl.embedded.server.revisions import Change, Entry, History, Key, Limits
 from edl.embedded.server.storefile import StoreError, StoreFile, row
 
 _log = logging.getLogger(__name__)
 _WAL_ROWS = 2000
-
-Key = tuple[str, str]
-"""(namespace, name); the namespace of a cluster-wide object is empty."""
-
-
-class CompactedError(Exception):
-    """The revision asked for is older than the history that is kept."""
-
-
-class Entry:
-    """One object as of one revision. `decoded` is for the server to keep what it reads again and again."""
-
-    __slots__ = ("body", "decoded", "name", "namespace", "rv")
-
-    def __init__(self, namespace: str, name: str, rv: int, body: bytes) -> None:
-        self.namespace = namespace
-        self.name = name
-        self.rv = rv
-        self.body = body
-        self.decoded: Any = None
-
-
-class Change:
-    """One committed write: `old` is None for a creation, `deleted` marks a deletion, whose `entry` is the last
-    state."""
-
-    __slots__ = ("deleted", "encoded", "entry", "old", "resource", "rv")
-
-    def __init__(self, resource: str, entry: Entry, old: Entry | None, deleted: bool) -> None:
-        self.resource = resource
-        self.rv = entry.rv
-        self.entry = entry
-        self.old = old
-        self.deleted = deleted
-        self.encoded: dict[object, bytes] | None = {}
-        """While it is handed out, by format: a change is encoded once, however many watch it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much history is kept: whichever bound is reached first."""
-
-    changes: int = 10_000
-    body_bytes: int = 32 << 20
-
 
 Listener = Callable[[list[Change]], None]
 
@@ -82,19 +35,16 @@ class Store:
 
     def __init__(self, path: Path | None, *, limits: Limits = Limits()) -> None:  # noqa: B008 (frozen)
         self.path = path
-        self._limits = limits
         self._live: dict[str, SortedDict] = {}
         self._staged: dict[tuple[str, Key], Change] = {}
         self._batch: list[Change] = []
         self._done: asyncio.Future[None] | None = None
-        self._history: deque[Change] = deque()
-        self._history_bytes = 0
-        self._garbage: list[int] = []
         self._listeners: dict[str, list[Listener]] = {}
         self._checkpoint: asyncio.Task[None] | None = None
         self._rows_since_checkpoint = 0
         self._file = StoreFile(path)
-        self._compacted = self._rv = self._file.compacted
+        self._rv = self._file.compacted
+        self._history = History(limits, self._rv)
         try:
             self._load()
         except StoreError:
@@ -112,7 +62,7 @@ class Store:
     @property
     def compacted(self) -> int:
         """History after this revision is complete; at or before it, nothing is promised."""
-        return self._compacted
+        return self._history.compacted
 
     def get(self, resource: str, key: Key) -> Entry | None:
         live = self._live.get(resource)
@@ -137,17 +87,7 @@ class Store:
 
     def since(self, rv: int) -> list[Change]:
         """Every change after `rv`, oldest first. Raises `CompactedError` when some of them are forgotten."""
-        if rv < self._compacted:
-            raise CompactedError(rv)
-        if rv >= self._rv:
-            return []
-        newer: list[Change] = []
-        for change in reversed(self._history):
-            if change.rv <= rv:
-                break
-            newer.append(change)
-        newer.reverse()
-        return newer
+        return self._history.since(rv)
 
     def count(self, resource: str) -> int:
         return len(self._live.get(resource, ()))
@@ -215,13 +155,13 @@ class Store:
         assert done is not None
         rows = [row(c.rv, c.resource, c.entry.namespace, c.entry.name, c.deleted, c.entry.body) for c in batch]
         try:
-            self._file.write(rows, garbage=self._garbage, compacted=self._compacted)
+            self._file.write(rows, garbage=self._history.garbage, compacted=self._history.compacted)
         except StoreError as error:
             self._next = self._rv
             done.set_exception(error)
             done.exception()  # a writer that went away must not leave a warning behind
             return
-        self._garbage = []
+        self._history.swept()
         self._rv = self._next
         self._publish(batch)
         done.set_result(None)
@@ -230,7 +170,8 @@ class Store:
     def _publish(self, batch: list[Change]) -> None:
         for change in batch:
             self._apply(change)
-        self._compact()
+            self._history.add(change)
+        self._history.trim()
         for resource in {change.resource for change in batch}:
             self._tell(resource, [change for change in batch if change.resource == resource])
         for change in batch:
@@ -255,44 +196,25 @@ class Store:
             live.pop(key, None)
         else:
             live[key] = change.entry
-        self._history.append(change)
-        self._history_bytes += len(change.entry.body)
-
-    def _compact(self) -> None:
-        """Forget the oldest history. Its rows go with the next transaction, so that steady load pays a steady price."""
-        while len(self._history) > self._limits.changes or (
-            self._history_bytes > self._limits.body_bytes and len(self._history) > 1
-        ):
-            self._forget(self._history.popleft())
-
-    def _forget(self, change: Change) -> None:
-        self._history_bytes -= len(change.entry.body)
-        self._compacted = change.rv
-        if change.old is not None:
-            self._garbage.append(change.old.rv)
-        if change.deleted:
-            self._garbage.append(change.rv)
 
     def compact(self, rv: int) -> None:
         """Forget all history up to `rv`, as an operator of etcd would; tests use it to provoke 410."""
-        while self._history and self._history[0].rv <= rv:
-            self._forget(self._history.popleft())
-        self._compacted = max(self._compacted, min(rv, self._rv))
+        self._history.forget_up_to(min(rv, self._rv))
 
     # -- the file --------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        compacted = self._compacted
+        compacted = self._history.compacted
         for found in self._file.rows():
             entry = Entry(found.namespace, found.name, found.rv, found.body)
             old = self.get(found.resource, (found.namespace, found.name))
             change = Change(found.resource, entry, old, bool(found.deleted))
             change.encoded = None
             self._apply(change)
-            if found.rv <= compacted:
-                self._history_bytes -= len(self._history.pop().entry.body)
+            if found.rv > compacted:
+                self._history.add(change)
             self._rv = max(found.rv, compacted)
-        self._compact()
+        self._history.trim()
 
     def _checkpoint_if_due(self, rows: int) -> None:
         self._rows_since_checkpoint += rows

@@ -18,7 +18,7 @@ from edl.embedded.server.kinds.base import Kind
 from edl.embedded.server.kinds.config import fold_string_data
 from edl.embedded.server.kinds.metadata import check_metadata, check_metadata_change
 from edl.embedded.server.read import renderer
-from edl.embedded.server.store import Entry
+from edl.embedded.server.revisions import Entry
 
 Transform = Callable[[Object], Object]
 """From the present object to the wanted one."""

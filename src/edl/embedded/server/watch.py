@@ -15,8 +15,9 @@ import msgspec
 
 from edl.embedded.server import status
 from edl.embedded.server.render import Renderer
+from edl.embedded.server.revisions import Change, CompactedError, Entry
 from edl.embedded.server.selectors import Selector
-from edl.embedded.server.store import Change, CompactedError, Entry, Store
+from edl.embedded.server.store import Store
 
 BOOKMARK_SECONDS = 60.0
 _CHUNK = 256 << 10
