@@ -20,6 +20,7 @@ from edl.kube.errors import ApiError
 from edl.kube.lease import LEASES
 from edl.kube.resource import Resource
 from edl.kube.transport import Request, Response, Transport
+from edl.operator.kinds import KINDS
 from edl.operator.main import run_operator
 from edl.operator.resources import JOBS, NODES, PODS, REPLICA_SETS, SECRETS, SERVICES, TRAINING_JOBS
 from edl.operator.settings import LEASE, NAMESPACE, OperatorSettings
@@ -70,6 +71,8 @@ class Stage:
     def __init__(self, server: Server) -> None:
         self._server, self.url = server, server.url
         self.client = Client(self.transport(), budget=Budget(qps=10_000, burst=10_000))
+        self.jobs = TRAINING_JOBS
+        """The kind that a story is about."""
         self.asleep: set[str] = set()
         """Pods that do not start, by name."""
         self.registered = False
@@ -120,10 +123,13 @@ class Stage:
     # The user.
 
     async def submit(self, name: str = "j", **spec: Any) -> Data:
-        return await self.client.create(TRAINING_JOBS, manifest(name, **spec), namespace="default")
+        return await self.make(manifest(name, **spec))
+
+    async def make(self, job: Data) -> Data:
+        return await self.client.create(self.jobs, job, namespace="default")
 
     async def edit(self, change: Data, name: str = "j") -> None:
-        await self.client.patch(TRAINING_JOBS, name, change, namespace="default")
+        await self.client.patch(self.jobs, name, change, namespace="default")
 
     async def delete(self, resource: Resource, name: str, **how: Any) -> None:
         await self.client.delete(resource, name, namespace="default", **how)
@@ -137,7 +143,7 @@ class Stage:
             raise
 
     async def job(self, name: str = "j") -> Data:
-        found = await self.get(TRAINING_JOBS, name)
+        found = await self.get(self.jobs, name)
         assert found is not None
         return found
 
@@ -159,7 +165,7 @@ class Stage:
                 while not (found := await condition()):
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            raise AssertionError(f"never came true: {what}; {await self.get(TRAINING_JOBS, name)}") from None
+            raise AssertionError(f"never came true: {what}; {await self.get(self.jobs, name)}") from None
         return found
 
     async def until_condition(self, kind: str, status: str = "True", name: str = "j") -> Data:
@@ -262,7 +268,8 @@ class Stage:
         """What belongs to something that is gone goes, too."""
         owned = (PODS, SERVICES, REPLICA_SETS, JOBS, SECRETS)
         found = {resource: (await self.client.list(resource, namespace="default")).items for resource in owned}
-        jobs = (await self.client.list(TRAINING_JOBS, namespace="default")).items if self.registered else []
+        kinds = KINDS if self.registered else ()
+        jobs = [item for kind in kinds for item in (await self.client.list(kind.resource, namespace="default")).items]
         uids = {item["metadata"]["uid"] for items in (*found.values(), jobs) for item in items}
         for resource, items in found.items():
             for item in items:

@@ -91,7 +91,7 @@ def draw(old: ElasticStatus, picture: Picture, now: float) -> ElasticStatus:
         phase=phase,
         reason=old.reason if same and old.reason else _reason(picture),
         conditions=conditions.result(),
-        replica_statuses={ROLE: counted(plan.counts)},
+        replica_statuses={ROLE: counted(replace(plan.counts, desired=0) if picture.verdict else plan.counts)},
         scale=replace(
             picture.scale,
             current=picture.working,

@@ -1,0 +1,142 @@
+"""ElasticJobs of PyTorch against a real API server: few writes, none at rest, and a crash after any of them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from edl.kube.recorder import EVENTS
+from edl.operator.kinds import PYTORCH
+from edl.operator.resources import PODS, SERVICES
+from tests.operator.stage import Data, Stage, Wire, stage
+
+
+def elastic(least: int = 2, most: int = 2, **spec: object) -> Data:
+    container = {"name": "worker", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    worker = {"replicas": least, "template": {"spec": {"containers": [container]}}}
+    return {
+        "apiVersion": PYTORCH.resource.api_version,
+        "kind": PYTORCH.resource.kind,
+        "metadata": {"name": "j", "namespace": "default", "annotations": {"edl.dev/freezing-window": "0s"}},
+        "spec": {"minReplicas": least, "maxReplicas": most, "replicaSpecs": {"Worker": worker}} | spec,
+    }
+
+
+@contextlib.asynccontextmanager
+async def elastic_stage() -> AsyncIterator[Stage]:
+    async with stage() as scene:
+        scene.jobs = PYTORCH.resource
+        yield scene
+
+
+async def test_a_job_costs_few_writes_and_none_at_rest() -> None:
+    async with elastic_stage() as scene, scene.operator(settle=2.0) as wire:
+        before = len(wire.writes)
+        await scene.make(elastic(3, 3))
+        await scene.until_phase("Running")
+        await scene.until(lambda: _told(scene, 3), "all workers are told of")
+        writes = wire.writes[before:]
+        made = [write for write in writes if write.startswith("POST")]
+        assert len(made) == 6, "a pod and a Service for each worker"
+        assert len(writes) <= len(made) + 3, writes
+        resting = len(wire.writes)
+        await asyncio.sleep(2.5)
+        assert wire.writes[resting:] == []
+
+
+async def _told(scene: Stage, count: int) -> bool:
+    counts = (await scene.status()).get("replicaStatuses", {}).get("Worker", {})
+    return bool(counts.get("active", 0) == count)
+
+
+async def test_events_are_those_of_the_design() -> None:
+    async with elastic_stage() as scene, scene.operator():
+        await scene.make(elastic(backoffLimit=0))
+        await scene.until_phase("Running")
+        await scene.end("j-worker-0", 1)
+        await scene.until_phase("Failed")
+        await scene.until_event("JobFailed")
+        events = (await scene.client.list(EVENTS, namespace="default")).items
+        mine = [event for event in events if event["regarding"]["name"] == "j"]
+        assert {event["reportingController"] for event in mine} == {"elastic-job-controller"}
+        said = [f"{event['type']} {event['reason']}: {event['note']}" for event in mine]
+        for wanted in (
+            "Normal SuccessfulCreatePod: Created pod: j-worker-0",
+            "Normal SuccessfulCreateService: Created service: j-worker-1",
+            "Normal ElasticJobRunning: ElasticJob j is running.",
+            "Normal ExitedWithCode: Pod: default.j-worker-0 exited with code 1",
+            "Normal JobFailed: Job j has failed because it has reached the specified backoff limit",
+        ):
+            assert wanted in said
+
+
+async def test_a_foreign_service_is_told_of_and_waited_for() -> None:
+    async with elastic_stage() as scene, scene.operator():
+        port = {"port": 1}
+        theirs = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "j-worker-0"}, "spec": {"ports": [port]}}
+        await scene.client.create(SERVICES, theirs, namespace="default")
+        await scene.make(elastic())
+        taken = await scene.until_condition("NameTaken")
+        assert "Service j-worker-0 exists and belongs to somebody else" in taken["message"]
+        await scene.until(lambda: _told(scene, 2), "workers run all the same")
+        await scene.delete(SERVICES, "j-worker-0")
+        await scene.until_condition("NameTaken", "False")
+        service = await scene.get(SERVICES, "j-worker-0")
+        assert service is not None
+        assert service["spec"]["clusterIP"] == "None"
+
+
+async def scenario(scene: Stage) -> None:
+    """A short life with every kind of write in it."""
+    await scene.make(elastic(1, 2, maxReplicas=1))
+    await scene.until_phase("Running")
+    await scene.edit({"spec": {"maxReplicas": 2}})
+    await scene.until(lambda: _runs(scene, "j-worker-1"), "it has grown")
+    await scene.end("j-worker-0", 137)
+    await scene.until(lambda: _runs(scene, "j-worker-0-1"), "the successor of the first runs")
+    await scene.until_phase("Running")
+    for name in ("j-worker-0-1", "j-worker-1"):
+        await scene.end(name, 0)
+    await scene.until_phase("Succeeded")
+
+
+async def _runs(scene: Stage, name: str) -> bool:
+    pod = await scene.get(PODS, name)
+    return pod is not None and pod.get("status", {}).get("phase") == "Running"
+
+
+async def play(crash_after: int | None) -> tuple[Data, list[str]]:
+    async with elastic_stage() as scene:
+        async with scene.operator(lease=2.0):
+            pass  # registers the kinds, so that every write counted is one for the job
+        wire = Wire(scene.transport(), crash_after=crash_after)
+        story = asyncio.create_task(scenario(scene))
+        async with scene.operator(wire, lease=2.0):
+            crashed = asyncio.create_task(wire.crashed.wait())
+            await asyncio.wait({story, crashed}, return_when=asyncio.FIRST_COMPLETED)
+            crashed.cancel()
+        if not story.done():
+            await scene.release_lease()
+            async with scene.operator(lease=2.0):
+                await story
+        await story
+        return await final(scene), wire.writes
+
+
+async def final(scene: Stage) -> Data:
+    """All that lasts, without what tells of moments."""
+    names: Data = {}
+    for resource in (PODS, SERVICES):
+        items = (await scene.client.list(resource, namespace="default")).items
+        names[resource.kind] = sorted(item["metadata"]["name"] for item in items)
+    status = await scene.status()
+    conditions = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+    slots = status.get("slots")
+    return {"names": names, "conditions": conditions, "counts": status["replicaStatuses"], "slots": slots}
+
+
+async def test_a_crash_after_any_write_is_repaired_by_the_next_operator() -> None:
+    untouched, writes = await play(None)
+    assert len(writes) > 8
+    for number in range(1, len(writes) + 1, 2):
+        ended, _ = await play(number)
+        assert ended == untouched, f"crashed after write {number}, {writes[number - 1]}"
