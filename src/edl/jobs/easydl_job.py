@@ -283,5 +283,10 @@ class EasydlLook:
         return timestamp.seconds(ended) + ttl if ttl is not None and ended else None
 
 
+def about_its_size(status: EasydlStatus, grant: Grant) -> bool:
+    """Trainers are granted before there is a plan, workers by a plan: one says nothing about the other."""
+    return (WORKER in grant.roles) == (counted(status.plan) == WORKER)
+
+
 def easydl_look(look: Look[ElasticJob]) -> Outcome:
     return EasydlLook(look).outcome()

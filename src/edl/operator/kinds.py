@@ -13,7 +13,8 @@ from edl.api.status import ElasticStatus, Scale
 from edl.api.training_job import TrainingJobStatus, TrainingScale
 from edl.api.training_roles import TRAINER
 from edl.jobs.easydl_environment import slot_address as easydl_address
-from edl.jobs.easydl_job import easydl_look
+from edl.jobs.easydl_job import about_its_size, easydl_look
+from edl.jobs.grant import Grant
 from edl.jobs.look import Look
 from edl.jobs.outcome import Outcome
 from edl.jobs.pytorch_environment import run_id
@@ -44,6 +45,8 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     """From a status to the pods that each role should have."""
     address: Callable[[str, str, int], str]
     """From job, role and index to the name by which others find that slot, empty if it says itself where it is."""
+    granted: Callable[[Any, Grant], bool] = lambda status, grant: True
+    """Whether a grant is about what the size of a job with this status counts."""
     planned: bool = False
     """JobResources say how large it is."""
     component: str = "edl.dev/operator"
@@ -115,6 +118,7 @@ EASYDL = JobKind(
     scale_field="scale",
     roles=lambda status: {role: counts.desired for role, counts in (status.replica_statuses or {}).items()},
     address=easydl_address,
+    granted=about_its_size,
     planned=True,
 )
 

@@ -25,16 +25,20 @@ from edl.kube.manager import Manager
 from edl.kube.metered import Metered
 from edl.kube.recorder import EventRecorder
 from edl.kube.transport import Transport
+from edl.operator.abilities import can_resize
 from edl.operator.book import JobBook
 from edl.operator.caches import Caches, job_of
 from edl.operator.crds import check_version, register_crds
+from edl.operator.desk import OperatorDesk
 from edl.operator.grants import Grants
 from edl.operator.identity import Identity, load_identity
 from edl.operator.job_service import Progress
-from edl.operator.kinds import KINDS, JobKey, JobKind
+from edl.operator.kinds import EASYDL, KINDS, JobKey, JobKind
 from edl.operator.metrics import CycleMetrics, JobCollector
+from edl.operator.plan_status import PlanReconciler
+from edl.operator.plans import job_key
 from edl.operator.reconcile import NoService, Reconciler
-from edl.operator.resources import NAMESPACES
+from edl.operator.resources import JOB_RESOURCES, NAMESPACES
 from edl.operator.rotation import Rotation
 from edl.operator.scheduling import SchedulingLoop
 from edl.operator.service import Records, ServicePart, service_names
@@ -66,6 +70,7 @@ async def run_operator(
     if settings.register_crds:
         await register_crds(client)
     await _ensure_namespace(client, settings.namespace)
+    settings = replace(settings, pods=replace(settings.pods, resizes=await can_resize(client)))
     identity = None
     if settings.service is not None or settings.webhook is not None:
         identity = await load_identity(client, settings.namespace, SECRET, service_names(settings))
@@ -123,7 +128,9 @@ class Operator:
         )
         if settings.service is not None:
             records = Records(self.caches, self.book, identity)
-            self.service = ServicePart(self._writer, records, identity, settings.service, tls=rotation.tls)
+            gpu = settings.pods.installation.gpu
+            desk = OperatorDesk(self._writer, self.caches, self.book, gpu=gpu, clock=self._clock)
+            self.service = ServicePart(self._writer, records, identity, settings.service, tls=rotation.tls, desk=desk)
         if settings.webhook is not None:
             self.webhook = Webhook(
                 self._writer, address=settings.webhook, tls=rotation.tls, name=WEBHOOK, ca=identity.ca
@@ -164,7 +171,7 @@ class Operator:
         )
         return Manager(
             informers=self.caches.all,
-            controllers=list(controllers.values()),
+            controllers=[*controllers.values(), self._plan_controller()],
             lease=self._lease,
             recorder=self._recorder,
             leading=[scheduling.run, self._lead],
@@ -179,8 +186,17 @@ class Operator:
             Source(self.caches.jobs[kind.name]),
             Source(self.caches.pods, children),
             *(Source(informer, children) for informer in self.caches.children),
+            *((Source(self.caches.plans, job_key),) if kind.planned else ()),
         ]
         return Controller(kind.name, sources, self._reconciler(kind), workers=self.settings.workers)
+
+    def _plan_controller(self) -> Controller:
+        reconciler = PlanReconciler(self._writer, self.caches, self.book, clock=self._clock)
+        sources: list[Source[Any]] = [
+            Source(self.caches.plans),
+            Source(self.caches.jobs[EASYDL.name], reconciler.named_by),
+        ]
+        return Controller(JOB_RESOURCES.plural, sources, reconciler, workers=1)
 
     def _reconciler(self, kind: JobKind) -> Reconciler:
         return Reconciler(

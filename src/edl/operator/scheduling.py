@@ -165,7 +165,7 @@ class SchedulingLoop:
         job, uid, kind = entry.job, entry.uid, entry.kind
         grant, scale = self._grants.get(uid), kind.scale_of(job.status)
         target = scale.target if scale is not None else None
-        if grant is None or grant.target == target or job.status.finished:
+        if grant is None or grant.target == target or job.status.finished or not kind.granted(job.status, grant):
             return job
         known = self._overlaid.get(uid)
         if known is None or known[0] is not job or known[1] is not grant:

@@ -7,7 +7,7 @@ the EndpointSlice of a Service that has no selector.
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,8 +23,10 @@ from edl.operator.caches import Caches
 from edl.operator.identity import Identity, remember_port
 from edl.operator.job_service import JobRecord, JobService, Progress, RoleRecord
 from edl.operator.job_service.configmap import ConfigMapStore
+from edl.operator.job_service.desk import Desk
 from edl.operator.job_service.server import Name
 from edl.operator.kinds import BY_NAME, JobKey, JobKind
+from edl.operator.plans import BY_JOB
 from edl.operator.settings import SECRET, SERVICE, WEBHOOK, OperatorSettings, ServiceSettings
 
 log = logging.getLogger(__name__)
@@ -60,7 +62,8 @@ class Records:
     def _record(self, entry: Entry) -> JobRecord:
         kind, status, metadata = entry.kind, entry.status, entry.raw.metadata
         scale = kind.scale_of(status)
-        pods = [pod for pod in self._caches.pods_of(entry.uid) if not pod.finished]
+        all_pods = self._caches.pods_of(entry.uid)
+        pods = [pod for pod in all_pods if not pod.finished]
         record = self._kept[entry.key] = JobRecord(
             uid=entry.uid,
             token=self._identity.token(entry.uid),
@@ -71,10 +74,19 @@ class Records:
             roles={role: _role(kind, metadata.name, role, size) for role, size in kind.roles(status).items()},
             leaving=tuple(sorted(pod.metadata.name for pod in pods if _leaves(pod))),
             pods=frozenset(pod.metadata.name for pod in pods),
+            stamp=self._stamp(entry, all_pods) if kind.planned else "",
             run=kind.run(entry.uid, status),
             owner=Owner(entry.raw.api_version, entry.raw.kind, metadata.name, metadata.uid).reference(),
         )
         return record
+
+    def _stamp(self, entry: Entry, pods: Sequence[Pod]) -> str:
+        """Of what a trainer asks about: every change of its pods and plans."""
+        metadata = entry.raw.metadata
+        plans = [plan.metadata for plan in self._caches.plans.by(BY_JOB, metadata.name)]
+        seen = [pod.metadata.resource_version for pod in pods]
+        seen += [plan.resource_version for plan in plans if plan.namespace == metadata.namespace]
+        return ",".join(sorted(seen))
 
 
 def _leaves(pod: Pod) -> bool:
@@ -94,9 +106,16 @@ class ServicePart:
     """The job service of one operator. `url` is what pods are told, known once it listens."""
 
     def __init__(
-        self, client: Client, records: Records, identity: Identity, settings: ServiceSettings, *, tls: ssl.SSLContext
+        self,
+        client: Client,
+        records: Records,
+        identity: Identity,
+        settings: ServiceSettings,
+        *,
+        tls: ssl.SSLContext,
+        desk: Desk | None = None,
     ) -> None:
-        self.service = JobService(ConfigMapStore(client), records)
+        self.service = JobService(ConfigMapStore(client), records, desk=desk)
         self.url = ""
         self._client, self._records, self._identity, self._settings = client, records, identity, settings
         self._port, self._tls = 0, tls

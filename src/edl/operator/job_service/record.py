@@ -28,6 +28,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     leaving: tuple[str, ...] = ()
     pods: frozenset[str] | None = None
     owner: dict[str, str | bool] = {}
+    stamp: str = ""
+    """Differs when something else about the job does that calls may wait for."""
     run: str = ""
     """Which attempt's agents may meet in the rendezvous; empty if the operator does not say."""
 

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from . import state as states
 from .calls import answer, answer_refusals, decode, fenced, if_match, number, optional, seconds, token_of
+from .desk import Desk, DeskCalls, NoDesk
 from .durable import INTERVAL, Clock, DurableState, Sleep, Turns
 from .record import JobRecord, Jobs, Progress
 from .session import Session
@@ -50,7 +51,9 @@ class JobService:
         clock: Clock = time.monotonic,
         sleep: Sleep = asyncio.sleep,
         interval: float = INTERVAL,
+        desk: Desk | None = None,
     ) -> None:
+        self._desk = DeskCalls(desk or NoDesk(), self._when, clock)
         self._store, self._jobs, self._clock, self._sleep, self._interval = store, jobs, clock, sleep, interval
         self._turns = Turns(clock=clock, sleep=sleep)
         self._sessions: dict[Name, Session] = {}
@@ -102,6 +105,10 @@ class JobService:
             ("POST", "/progress", self._report),
             ("GET", "/job", self._job),
             ("GET", "/rendezvous", self._meet),
+            ("GET", "/pods", self._desk.pods),
+            ("GET", "/plan", self._desk.plan),
+            ("POST", "/plan", self._desk.post),
+            ("POST", "/usage", self._desk.usage),
         ]
         for method, path, handler in routes:
             app.router.add_route(method, job + path, self._for_its_job(handler))

@@ -25,6 +25,7 @@ class Session:
         self.record = record
         self.progress = Progress()
         self.reported_at: float | None = None
+        self.usage: dict[str, Any] = {}  # by pod: what it said that it uses, and when
         self.state: DurableState  # set by the owner: its on_commit is our `wake`
         self._clock, self._led_since = clock, led_since
         self._claimed_at: dict[str, float] = {}  # by holder, during this leadership

@@ -1,0 +1,18 @@
+"""What this API server can do beyond what we need: asked once, by discovery."""
+
+from typing import Any
+
+import msgspec
+
+from edl.kube.client import Client
+from edl.kube.errors import ApiError
+
+
+async def can_resize(client: Client) -> bool:
+    """Whether running pods can be given other resources (`pods/resize`)."""
+    try:
+        answer = await client.raw("GET", "/api/v1")
+    except ApiError:
+        return False
+    found = msgspec.json.decode(answer.body, type=dict[str, Any])
+    return any(isinstance(one, dict) and one.get("name") == "pods/resize" for one in found.get("resources") or ())

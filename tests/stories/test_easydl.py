@@ -1,0 +1,190 @@
+"""EasyDL jobs on real processes: the trainer first, pods by JobResource, updates that make before they break."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edl.kube.errors import ApiError
+from edl.operator.resources import JOB_RESOURCES, PODS
+from tests.stories.easydl import JOBS, SLEEP, EasydlStory
+from tests.stories.story import Story
+
+SMALL = {"cpu": "250m", "memory": 64}
+
+
+def role(replicas: int, **resource: Any) -> dict[str, Any]:
+    return {"replicas": replicas, "resource": resource or SMALL}
+
+
+async def test_the_trainer_first_then_pods_by_the_plan_again_and_again(story: Story) -> None:
+    tale = EasydlStory(story)
+    await tale.submit()
+    found = await tale.until_running()
+    assert found["trainer"] == ["j-trainer"]
+    assert (await tale.until_phase("Running"))["reason"] == "the trainer runs; no JobResource names the job yet"
+    await tale.plan(parameter_server=role(2), worker=role(2), evaluator=role(1))
+    found = await tale.until_running(ps=2, worker=2, evaluator=1)
+    assert found["ps"] == ["j-ps-0", "j-ps-1"]
+    pod = await story.get(PODS, "j-worker-0")
+    assert pod is not None
+    assert pod["metadata"]["annotations"]["note"] == "kept"
+    assert await tale.resources("j-ps-0") == {"cpu": "250m", "memory": "64Mi"}
+    await tale.edit_plan(parameter_server=role(1), worker=role(3))
+    await tale.until_running(ps=1, worker=3, evaluator=1)
+    await tale.edit_plan(evaluator=role(0), worker=role(0))
+    await tale.until_running(ps=1)
+    await tale.edit_plan(worker=role(1))
+    await tale.until_running(ps=1, worker=1)
+
+
+async def test_resource_updation_replaces_two_servers_and_their_addresses_follow(story: Story) -> None:
+    tale = EasydlStory(story)
+    await tale.submit(rigid=True)
+    await tale.until_running()
+    await tale.plan(parameter_server=role(2, cpu="250m"), worker=role(1))
+    await tale.until_running(ps=2, worker=1)
+    updates = [
+        {"name": "j-ps-0", "resource": {"cpu": "500m"}},
+        {"name": "j-ps-1", "resource": {"cpu": "300m"}},
+        {"name": "j-ps-9", "resource": {"cpu": 1}},
+    ]
+    await tale.edit_plan(resource_updation=updates)
+    told = await tale.until_updates(ps_0="done", ps_1="done", ps_9="refused")
+    assert told["updates"][2]["reason"] == "there is no such slot: the plan gives ps 2 of them"
+    found = await tale.until_running(ps=2, worker=1)
+    assert found["ps"] == ["j-ps-0-1", "j-ps-1-1"]
+    assert await tale.resources("j-ps-0-1") == {"cpu": "500m", "memory": "64Mi"}
+    assert await tale.resources("j-ps-1-1") == {"cpu": "300m", "memory": "64Mi"}
+    assert (await tale.leads_to("j-ps-0"), await tale.leads_to("j-ps-1")) == (["j-ps-0-1"], ["j-ps-1-1"])
+
+
+async def test_running_pods_are_resized_in_place_where_that_suffices(story: Story) -> None:
+    tale = EasydlStory(story)
+    await tale.submit()
+    await tale.until_running()
+    await tale.plan(parameter_server=role(2), worker=role(1))
+    await tale.until_running(ps=2, worker=1)
+    await tale.edit_plan(resource_updation=[{"name": "j-ps-0", "resource": {"cpu": "500m", "memory": 128}}])
+    await tale.until_updates(ps_0="resized")
+    assert await tale.resources("j-ps-0") == {"cpu": "500m", "memory": "128Mi"}
+    await tale.edit_plan(resource_updation=None, parameter_server=role(2, cpu="300m", memory=64))
+
+    async def alike() -> bool:
+        return [await tale.resources(f"j-ps-{index}") for index in (0, 1)] == 2 * [{"cpu": "300m", "memory": "64Mi"}]
+
+    await story.until(alike, "both servers have the resources of their role")
+    assert (await tale.until_running(ps=2, worker=1))["ps"] == ["j-ps-0", "j-ps-1"]
+
+
+async def test_an_update_goes_on_over_the_death_of_the_operator(story: Story) -> None:
+    tale = EasydlStory(story)
+    await tale.submit(rigid=True)
+    await tale.until_running()
+    await tale.plan(parameter_server=role(2, cpu="250m"), worker=role(2))
+    await tale.until_running(ps=2, worker=2)
+    updates = [{"name": f"j-ps-{index}", "resource": {"cpu": "500m"}} for index in (0, 1)]
+    await tale.edit_plan(resource_updation=updates)
+    await story.until(lambda: story.get(PODS, "j-ps-0-1"), "the update has begun")
+    await story.backend.kill_operator()
+    await tale.until_updates(ps_0="done", ps_1="done")
+    found = await tale.until_running(ps=2, worker=2)
+    assert (found["ps"], found["worker"]) == (["j-ps-0-1", "j-ps-1-1"], ["j-worker-0", "j-worker-1"])
+
+
+async def test_an_update_that_finds_no_place_leaves_the_old_pod_alone(story: Story) -> None:
+    tale = EasydlStory(story)
+    await tale.submit(rigid=True)
+    await tale.until_running()
+    await tale.plan(parameter_server=role(1, cpu="250m"), worker=role(1))
+    await tale.until_running(ps=1, worker=1)
+    await tale.edit_plan(resource_updation=[{"name": "j-ps-0", "resource": {"cpu": 64}}])
+
+    async def said() -> bool:
+        updates = (await tale.told()).get("updates", ())
+        return any("Unschedulable" in one.get("reason", "") for one in updates if one["state"] == "replacing")
+
+    await story.until(said, "the update says that its pod cannot be placed")
+    assert await story.pods("ps") == ["j-ps-0"]
+    await tale.edit_plan(resource_updation=None)
+    assert (await tale.until_running(ps=1, worker=1))["ps"] == ["j-ps-0"]
+
+
+async def test_a_plan_larger_than_the_cluster_waits_and_says_what_is_missing(story: Story) -> None:
+    tale = EasydlStory(story)
+    await tale.submit()
+    await tale.until_running()
+    await tale.plan(parameter_server=role(30, cpu=2), worker=role(1))
+    told = await tale.until_told("waits: needs")
+    assert told["granted"] == {"ps": 0, "worker": 0}
+    await tale.until_running()
+    await tale.edit_plan(parameter_server=role(1), worker=role(100, cpu=1))
+    await tale.until_running(ps=1, worker=7)
+
+    async def granted() -> bool:
+        return bool((await tale.told())["granted"] == {"ps": 1, "worker": 7})
+
+    await story.until(granted, "the plan is told what it was granted")
+
+
+async def test_plans_without_a_job_two_plans_and_a_plan_that_goes(story: Story) -> None:
+    tale = EasydlStory(story)
+    await tale.plan("first", parameter_server=role(1), worker=role(1))
+    await tale.until_told("waits for ElasticJob j", "first")
+    await tale.submit()
+    await tale.until_running(ps=1, worker=1)
+    await tale.plan("second", parameter_server=role(2), worker=role(2))
+    await tale.until_told("refused: JobResource first is older and rules the job", "second")
+    await story.delete(JOB_RESOURCES, "first")
+    await tale.until_running(ps=2, worker=2)
+    await story.delete(JOB_RESOURCES, "second")
+    await story.delete(PODS, "j-worker-0", grace=0)
+    found = await tale.until_running(ps=2, worker=2)
+    assert found["worker"] == ["j-worker-0-1", "j-worker-1"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"selector": {"name": "j  // Job Name"}, "worker": {"replicas": 1}}, "spec.selector.name"),
+        ({"selector": {"name": "j"}, "worker": {"replicas": -1}}, "spec.worker.replicas"),
+        ({"selector": {"name": "j"}, "worker": {"replicas": 10**12}}, "spec.worker.replicas"),
+        ({"selector": {"name": "j"}, "worker": {"replicas": 1, "resource": {"cpu": "-4"}}}, "spec.worker.resource.cpu"),
+    ],
+)
+async def test_what_cannot_be_is_refused_at_once(story: Story, spec: Any, problem: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        await EasydlStory(story).plan(**spec)
+    assert refused.value.code in (400, 422)
+    assert problem in refused.value.status.message
+
+
+async def test_workers_fail_are_replaced_and_the_trainer_ends_the_job(story: Story, tmp_path: Path) -> None:
+    tale, end = EasydlStory(story), tmp_path / "end"
+    await tale.submit(
+        trainer=f"until [ -e {end} ]; do sleep 0.1; done",
+        worker="[ $EDL_ATTEMPT = 0 ] && exit 3; " + SLEEP,
+    )
+    await tale.plan(parameter_server=role(1), worker=role(2))
+    found = await tale.until_running(ps=1, worker=2)
+    assert found["worker"] == ["j-worker-0-1", "j-worker-1-1"]
+    end.touch()
+    status = await tale.until_phase("Succeeded")
+    assert (status["reason"], status["replicaStatuses"]["worker"]["failed"]) == ("the trainer finished", 2)
+    await story.until(lambda: _none(tale), "its other pods are gone")
+
+
+async def _none(tale: EasydlStory) -> bool:
+    return not await tale.pods()
+
+
+async def test_suspending_frees_every_pod(story: Story) -> None:
+    tale = EasydlStory(story)
+    await tale.submit()
+    await tale.until_running()
+    await tale.plan(parameter_server=role(1), worker=role(2))
+    await tale.until_running(ps=1, worker=2)
+    await story.client.patch(JOBS, "j", {"spec": {"suspend": True}}, namespace=story.namespace)
+    await tale.until_running(trainer=0)
+    await story.client.patch(JOBS, "j", {"spec": {"suspend": False}}, namespace=story.namespace)
+    await tale.until_running(ps=1, worker=2)
