@@ -7,10 +7,11 @@ client that does nothing else. Latencies are on an otherwise idle cluster.
 
 import asyncio
 import os
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from edl.operator.resources import NODES, PODS, TRAINING_JOBS
 
 JOBS, TRAINERS, NODE_COUNT = 200, 8, 50
 IDLE_SECONDS = 20.0
+REPEATS = 5
 TOKEN = "bench"
 
 
@@ -202,6 +204,9 @@ async def many_jobs() -> None:
             await client.close()
 
 
+FOREVER = "trap 'exit 143' TERM; while :; do sleep 0.05; done"
+
+
 async def latencies() -> None:
     """On real processes: how soon a job runs, and how soon room that is freed is used."""
     with tempfile.TemporaryDirectory() as directory:
@@ -209,25 +214,42 @@ async def latencies() -> None:
             home=Path(directory), capacity={"cpu": "4", "memory": "8Gi"}, caller=dict(os.environ)
         )
         async with running_cluster(settings) as cluster:
-            client = cluster.client
-            forever = "trap 'exit 143' TERM; while :; do sleep 0.05; done"
-            await client.create(TRAINING_JOBS, job("first", 2, forever), namespace="default")
-            print(f"submitted until all minimum pods run: {await until_running(client, 1):.2f} s")
-            elastic = job(
-                "elastic",
-                1,
-                forever,
-                master={"command": ["sh", "-c", forever]},
-                freezing_window="0s",
-                trainer={"max-instance": 3},
-            )
-            await client.create(TRAINING_JOBS, elastic, namespace="default")
-            await until_running(client, 2)
-            started = time.monotonic()
-            await client.delete(TRAINING_JOBS, "first", namespace="default")
-            while len(await _running(client, "elastic")) < 2:
-                await asyncio.sleep(0.02)
-            print(f"freed until the grown job's new pod runs: {time.monotonic() - started:.2f} s")
+            started, used = [], []
+            for _ in range(REPEATS):
+                one, two = await _latency(cluster.client)
+                started.append(one)
+                used.append(two)
+            print(f"submitted until all minimum pods run:      {_told(started)}")
+            print(f"freed until the grown job's new pod runs:  {_told(used)}")
+
+
+async def _latency(client: Client) -> tuple[float, float]:
+    """A job of two comes to an empty cluster; then it goes, and another one grows into its place."""
+    begun = time.monotonic()
+    await client.create(TRAINING_JOBS, job("first", 2, FOREVER), namespace="default")
+    await _until(lambda: _running(client, "first"), 2)
+    started = time.monotonic() - begun
+    master = {"command": ["sh", "-c", FOREVER]}
+    trainer = {"max-instance": 3}
+    elastic = job("elastic", 1, FOREVER, master=master, freezing_window="0s", trainer=trainer)
+    await client.create(TRAINING_JOBS, elastic, namespace="default")
+    await until_running(client, 2)
+    begun = time.monotonic()
+    await client.delete(TRAINING_JOBS, "first", namespace="default")
+    await _until(lambda: _running(client, "elastic"), 2)
+    used = time.monotonic() - begun
+    await client.delete(TRAINING_JOBS, "elastic", namespace="default")
+    await _until(lambda: _running(client, "elastic"), 0)
+    return started, used
+
+
+async def _until(look: Callable[[], Awaitable[list[str]]], count: int) -> None:
+    while (found := len(await look())) < count or (count == 0 and found):
+        await asyncio.sleep(0.02)
+
+
+def _told(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds):.2f} s (median of {len(seconds)}; longest {max(seconds):.2f} s)"
 
 
 async def _running(client: Client, name: str) -> list[str]:
