@@ -1,22 +1,20 @@
 """The Kubernetes REST API, one method per verb, typed by the caller.
 
-Every call takes `type`, a msgspec Struct with the fields wanted (default: dict), and has a deadline that covers waiting
-for the budget and every retry. Retried are: 429 always; other failures only where doing it twice is the same as once
-(reads, PUT, DELETE, merge and apply patches), or where the server cannot have seen the request. No cache, no discovery.
+Every call takes `type`, a msgspec Struct with the fields wanted (default: dict), and has a deadline; `calls.py` says
+what is tried again. No cache, no discovery.
 """
 
-import asyncio
 import random
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any, Literal, TypedDict
 
 import msgspec
 from typing_extensions import Unpack
 
-from .backoff import Backoff
 from .budget import Budget, Lane
-from .errors import ApiError, ConnectionLostError, DeadlineExceededError, KubeError, UnexpectedAnswerError
+from .calls import APPLY_PATCH, MERGE_PATCH, Calls
+from .errors import ApiError, ConnectionLostError, UnexpectedAnswerError
 from .resource import Resource, selector
 from .transport import JSON, Request, Response, Transport
 from .wire import Bookmark, Event, LineDecoder, Malformed, Page, T, decode, decode_page, whole_lines
@@ -24,16 +22,14 @@ from .wire import Bookmark, Event, LineDecoder, Malformed, Page, T, decode, deco
 Change = Event[T] | Bookmark | Malformed
 PatchKind = Literal["merge", "json", "strategic"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
-ATTEMPTS = 5  # for failures that do not say when to come back
 
 _DICT: Any = dict
 _PATCHES = {
-    "merge": "application/merge-patch+json",
+    "merge": MERGE_PATCH,
     "json": "application/json-patch+json",
     "strategic": "application/strategic-merge-patch+json",
-    "apply": "application/apply-patch+yaml",  # JSON is YAML
+    "apply": APPLY_PATCH,  # JSON is YAML
 }
-_REPEATABLE_PATCHES = (_PATCHES["merge"], _PATCHES["apply"])
 
 
 class Scope(TypedDict, total=False):
@@ -74,11 +70,8 @@ class Client:
         field_manager: str = "edl",
         rng: random.Random | None = None,
     ) -> None:
-        self._transport = transport
-        self._budget = budget or Budget()
-        self._timeout = timeout
+        self._calls = Calls(transport, budget or Budget(), timeout, rng or random.Random())
         self._manager = field_manager
-        self._rng = rng or random.Random()
 
     async def get(self, resource: Resource, name: str, *, type: type[T] = _DICT, **where: Unpack[Where]) -> T:
         return await self._one(Request("GET", _path(resource, name, where)), type, where)
@@ -97,7 +90,7 @@ class Client:
         paging = {"limit": str(limit or ""), "continue": continue_}
         query = {**_select(scope), **{key: value for key, value in paging.items() if value}}
         request = Request("GET", resource.path(scope.get("namespace")), query)
-        response = await self._call(request, timeout=timeout)
+        response = await self._calls.make(request, timeout=timeout)
         with _expecting(request, type):
             return decode_page(response.body, type)
 
@@ -216,7 +209,7 @@ class Client:
     ) -> None:
         body = _delete_options(propagation, grace)
         request = self._write("DELETE", resource.path(scope.get("namespace")), body, _select(scope))
-        await self._call(request, Lane.URGENT, timeout)
+        await self._calls.make(request, Lane.URGENT, timeout)
 
     async def watch(
         self,
@@ -265,26 +258,9 @@ class Client:
             async for data in whole_lines(chunks):
                 yield decoder.decode(data)
 
-    async def stream(self, request: Request, *, idle: float = 90.0) -> AsyncGenerator[bytes, None]:
+    def stream(self, request: Request, *, idle: float = 90.0) -> AsyncGenerator[bytes, None]:
         """The pieces of a streamed answer (a watch, a log) as they come, after an empty one: it has begun. No retry."""
-        async with AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout(idle):
-                    await self._budget.acquire()
-                    response = await stack.enter_async_context(self._transport.stream(request))
-                    assert response.chunks is not None
-                    if response.code >= 400:
-                        body = b"".join([chunk async for chunk in response.chunks])
-                        raise ApiError.from_answer(response.code, response.headers, body, str(request))
-                yield b""
-                while True:
-                    async with asyncio.timeout(idle):
-                        chunk = await anext(response.chunks, None)
-                    if chunk is None:
-                        return
-                    yield chunk
-            except TimeoutError as error:
-                raise ConnectionLostError(f"{request}: nothing received for {idle:g} s") from error
+        return self._calls.stream(request, idle)
 
     async def raw(
         self,
@@ -300,10 +276,10 @@ class Client:
         lane: Lane = Lane.NORMAL,
     ) -> Response:
         request = Request(method, path, query or {}, body, content_type, accept, headers or {})
-        return await self._call(request, lane, timeout)
+        return await self._calls.make(request, lane, timeout)
 
     async def close(self) -> None:
-        await self._transport.close()
+        await self._calls.close()
 
     def _write(
         self, method: str, path: str, body: Any, query: Mapping[str, str] | None = None, *, content_type: str = JSON
@@ -312,35 +288,9 @@ class Client:
         return Request(method, path, signed, msgspec.json.encode(body), content_type)
 
     async def _one(self, request: Request, type: type[T], terms: Terms, lane: Lane = Lane.NORMAL) -> T:
-        response = await self._call(request, terms.get("lane", lane), terms.get("timeout"))
+        response = await self._calls.make(request, terms.get("lane", lane), terms.get("timeout"))
         with _expecting(request, type):
             return decode(response.body, type)
-
-    async def _call(self, request: Request, lane: Lane = Lane.NORMAL, timeout: float | None = None) -> Response:
-        seconds = self._timeout if timeout is None else timeout
-        until = asyncio.get_running_loop().time() + seconds
-        backoff = Backoff(base=0.2, cap=10.0, rng=self._rng)
-        failure: KubeError | None = None
-        try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    await self._budget.acquire(lane)
-                    try:
-                        return await self._attempt(request)
-                    except (ApiError, ConnectionLostError) as error:
-                        failure = error
-                    delay = _pause(request, failure, backoff)
-                    if delay is None or asyncio.get_running_loop().time() + delay >= until:
-                        raise failure
-                    await asyncio.sleep(delay)
-        except TimeoutError:
-            raise DeadlineExceededError(f"{request}: not done within {seconds:g} s") from failure
-
-    async def _attempt(self, request: Request) -> Response:
-        response = await self._transport.request(request)
-        if response.code >= 400:
-            raise ApiError.from_answer(response.code, response.headers, response.body, str(request))
-        return response
 
 
 @contextmanager
@@ -349,20 +299,6 @@ def _expecting(request: Request, wanted: type[object]) -> Iterator[None]:
         yield
     except msgspec.DecodeError as error:
         raise UnexpectedAnswerError(f"{request}: the answer is no {wanted.__name__}: {error}") from error
-
-
-def _pause(request: Request, failure: KubeError, backoff: Backoff) -> float | None:
-    """How long to wait before the same request may be sent again; None: not at all."""
-    repeatable = request.method in ("GET", "PUT", "DELETE") or request.content_type in _REPEATABLE_PATCHES
-    advice = failure.retry_after if isinstance(failure, ApiError) else None
-    if isinstance(failure, ApiError):
-        again = failure.code == 429 or (failure.code >= 500 and (repeatable or advice is not None))
-    else:
-        again = repeatable or (isinstance(failure, ConnectionLostError) and not failure.sent)
-    pause = backoff.next()
-    if not again or (advice is None and backoff.failures >= ATTEMPTS):
-        return None
-    return pause if advice is None else advice + pause
 
 
 def _path(resource: Resource, name: str | None, part: Part) -> str:
