@@ -1,0 +1,8 @@
+"""`python bench/bench_brain.py`: how good the Brain's decisions are, and how fast; see bench/brain."""
+
+import runpy
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+runpy.run_module("bench.brain", run_name="__main__")

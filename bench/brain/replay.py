@@ -1,0 +1,94 @@
+"""Decisions replayed on recorded samples: the shipping policy, and the nine rules beside it."""
+
+import random
+from collections.abc import Callable
+from statistics import mean
+
+import msgspec
+from bench.brain.nine_rules import optimize_job_worker_create_resource, optimize_job_worker_resource
+from bench.brain.recordings import PAUSE, PERIOD, Recording
+
+from edl.brain.policy.decide import decide
+from edl.brain.policy.facts import Features, JobFacts, PlanRecord, Sample
+from edl.brain.policy.history import speed
+from edl.brain.policy.settings import DEFAULTS, Settings
+from edl.brain.policy.startup import start
+from edl.brain.policy.units import WORKER
+
+HOUR = 3600.0
+
+
+def replay(
+    recording: Recording, choose: Callable[[list[Sample], int], int], first: int, seed: int
+) -> tuple[float, float]:
+    """Samples trained in an hour, and the workers on average. A change of size costs a pause."""
+    rng, samples, workers = random.Random(seed), list[Sample](), first
+    trained = used = now = 0.0
+    while now < HOUR:
+        now += PERIOD
+        sample = recording.sample(workers, now, rng)
+        samples.append(sample)
+        used += workers * PERIOD
+        wanted = max(1, min(choose(samples, workers), max(recording.sizes)))
+        trained += sample.throughput * (PERIOD - (PAUSE if wanted != workers else 0.0))
+        workers = wanted
+    return trained, used / HOUR
+
+
+class Ours:
+    """The shipping policy, with the bookkeeping that a trainer does."""
+
+    def __init__(self, most: int) -> None:
+        self._settings = Settings(max_workers=most)
+        self._plans: list[PlanRecord] = []
+
+    def __call__(self, samples: list[Sample], workers: int) -> int:
+        now = samples[-1].time
+        if not self._plans:
+            self._plans.append(PlanRecord(1, 0.0, start(Features(), [], None, self._settings)))
+        plan = self._plans[-1].plan
+        facts = JobFacts(features=Features(), present=plan.roles, granted={WORKER: workers}, samples=tuple(samples),
+                         plans=tuple(self._plans), remaining=1e12, pause=PAUSE)  # fmt: skip
+        verdict = decide(facts, now, self._settings)
+        if verdict.judgement is not None:
+            self._plans[-1] = msgspec.structs.replace(
+                self._plans[-1], obtained=verdict.judgement.obtained, verdict=verdict.judgement.verdict
+            )
+        if verdict.plan is not None:
+            before = speed(samples[-self._settings.samples :])
+            self._plans.append(PlanRecord(len(self._plans) + 1, now, verdict.plan, before))
+        return self._plans[-1].plan.roles[WORKER].replicas
+
+
+class Nine:
+    """Rule 7 begins, rule 9 goes on: phase sample once, then stable; a plan at most every five minutes, as there."""
+
+    def __init__(self) -> None:
+        self._last, self._phase = 0.0, "sample"
+
+    def __call__(self, samples: list[Sample], workers: int) -> int:
+        now = samples[-1].time
+        if now - self._last < 300:
+            return workers
+        one_worker = 1e6  # seconds: a long job
+        answer = optimize_job_worker_resource(samples, phase=self._phase, one_worker=one_worker)
+        if answer is None or answer.count is None:
+            return workers
+        self._last, self._phase = now, "stable"
+        return answer.count
+
+
+def regrets(recordings: list[Recording], seeds: int) -> None:
+    print(f"regret over an hour against the best fixed size, mean of {seeds} replays")
+    print(f"{'job':12} {'best size':>9} {'Brain':>8} {'workers':>8} {'nine rules':>11} {'workers':>8}   recorded how")
+    for recording in recordings:
+        size, rate = recording.best()
+        most, ideal = max(recording.sizes), rate * HOUR
+        ours = [replay(recording, Ours(most), DEFAULTS.cold_workers, seed) for seed in range(seeds)]
+        first = optimize_job_worker_create_resource([]).count or 1
+        nine = [replay(recording, Nine(), first, seed) for seed in range(seeds)]
+        cells = [
+            f"{1 - mean(found for found, _ in each) / ideal:8.1%} {mean(used for _, used in each):8.1f}"
+            for each in (ours, nine)
+        ]
+        print(f"{recording.name:12} {size:9} {cells[0]} {cells[1]:>20}   {recording.how}")
