@@ -67,7 +67,7 @@ def _run(words: list[str]) -> int:
         module = importlib.import_module(module_name)
         parser = argparse.ArgumentParser(prog=f"edl {words[0]}", description=module.__doc__ or summary)
         module.arguments(parser)
-        code: int = module.run(parser.parse_args(words[1:]))
+        code: int = module.run(_parsed(parser, words[1:], rest=getattr(module, "TAKES_REST", False)))
         sys.stdout.flush()
         return code
     parser = _overview()
@@ -78,6 +78,16 @@ def _run(words: list[str]) -> int:
         parser.error(f"there is no command {options.command!r}{_near(options.command)}")
     parser.print_help()
     return 2
+
+
+def _parsed(parser: argparse.ArgumentParser, words: list[str], *, rest: bool) -> argparse.Namespace:
+    """A command that takes the rest finds the words after -- there, as they are."""
+    if not rest:
+        return parser.parse_args(words)
+    cut = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:cut])
+    options.rest = words[cut + 1 :]
+    return options
 
 
 def _overview() -> argparse.ArgumentParser:

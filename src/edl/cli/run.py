@@ -1,4 +1,5 @@
-"""Submit jobs and watch them until they end. Starts the cluster of this machine (`edl up`) if no other is chosen.
+"""Submit jobs, or an elastic job of a script (`edl run train.py --min 1 --max 4 -- --epochs 3`), and watch them until
+they end. Starts the cluster of this machine (`edl up`) if no other is chosen.
 
 Exit code 0 if all succeeded, 1 if one failed, 130 if you left before. Ctrl-C asks whether to leave the jobs running or
 to delete them; where nobody can be asked, they are left running.
@@ -12,6 +13,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from edl.api.admission import check
+
+from . import script
 from .connect import add_cluster_options, home, with_cluster
 from .describe import cause_of
 from .follow import Watched, follow
@@ -23,20 +27,53 @@ from .submit import create, valid_manifests
 if TYPE_CHECKING:
     from edl.kube.client import Client
 
+TAKES_REST = True
 QUESTION = "leave the jobs running (Enter), delete them (d), or go on watching (c)? "
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", metavar="FILE", nargs="+", help="files or directories of manifests, - for stdin")
+    files = "a Python script, or files and directories of manifests, - for stdin"
+    parser.add_argument("files", metavar="FILE", nargs="+", help=files)
+    parser.add_argument("--dry-run", action="store_true", help="print what would be submitted, and do nothing")
+    parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="of --dry-run (default yaml)")
+    script.arguments(parser)
     add_cluster_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    manifests = valid_manifests(options.files)
     own = not options.kubeconfig and not os.environ.get("KUBECONFIG")
+    manifests = _manifests(options, own)
+    if options.dry_run:
+        return _show(manifests, options.output)
     if own:
         ensure_up()
     return with_cluster(lambda client, namespace: _run(client, namespace, manifests, own), options)
+
+
+def _manifests(options: argparse.Namespace, own: bool) -> list[dict[str, Any]]:
+    if not script.is_script(options.files):
+        script.refuse_options(options)
+        return valid_manifests(options.files)
+    made = script.manifest(options, here=own)
+    problems = [problem for problem in check(made).problems if problem.severity == "error"]
+    if problems:
+        raise CommandError("; ".join(str(problem) for problem in problems))
+    if own and not options.dry_run:
+        script.check_launcher(options)
+    return [made]
+
+
+def _show(manifests: Sequence[dict[str, Any]], form: str) -> int:
+    import json
+
+    from edl.install.text import yaml_text
+
+    if form == "json":
+        items = manifests[0] if len(manifests) == 1 else {"apiVersion": "v1", "kind": "List", "items": manifests}
+        print(json.dumps(items, indent=2))
+    else:
+        print(yaml_text(list(manifests)), end="")
+    return 0
 
 
 def ensure_up() -> None:
