@@ -7,6 +7,7 @@ from edl.install.choices import LABELS, PART_OF, SELECTOR, Choices
 from edl.install.deployment import deployment, disruption_budget
 from edl.install.monitoring import dashboard, service_monitor
 from edl.install.rights import role_objects
+from edl.install.users import user_roles
 from edl.install.webhook import webhook
 from edl.operator.settings import SERVICE, SERVICE_PORT, WEBHOOK
 
@@ -18,6 +19,7 @@ def manifests(choices: Choices) -> list[Manifest]:
         *([namespace(choices)] if choices.create_namespace else []),
         *(crds() if choices.crds else []),
         *role_objects(choices),
+        *user_roles(),
         job_service(choices),
         operator_service(choices),
         disruption_budget(choices),

@@ -1,0 +1,29 @@
+"""What people may do with jobs: whoever may edit or view a namespace may edit or view the jobs in it, by aggregation to
+Kubernetes' own roles. Without this only administrators of the cluster could submit one."""
+
+from typing import Any
+
+from edl.api.kinds import KINDS
+from edl.install.choices import PART_OF
+
+_VIEW = ["get", "list", "watch"]
+_EDIT = [*_VIEW, "create", "update", "patch", "delete", "deletecollection"]
+_AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
+
+
+def user_roles() -> list[dict[str, Any]]:
+    return [_role("edl-edit", ("admin", "edit"), _EDIT), _role("edl-view", ("view",), _VIEW)]
+
+
+def _role(name: str, joins: tuple[str, ...], verbs: list[str]) -> dict[str, Any]:
+    """Scaling is writing, too; a status is the operator's to write."""
+    rules = []
+    for kind in KINDS:
+        rules.append({"apiGroups": [kind.group], "resources": [kind.plural], "verbs": verbs})
+        rules.append({"apiGroups": [kind.group], "resources": [f"{kind.plural}/status"], "verbs": ["get"]})
+        if kind.scale is not None:
+            scaling = [verb for verb in verbs if verb in ("get", "update", "patch")]
+            rules.append({"apiGroups": [kind.group], "resources": [f"{kind.plural}/scale"], "verbs": scaling})
+    labels = {**PART_OF, **{f"{_AGGREGATE}{role}": "true" for role in joins}}
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
