@@ -47,6 +47,12 @@ class OperatorDesk:
         self._client, self._caches, self._book, self._gpu, self._clock = client, caches, book, gpu, clock
         self._plans = PlanBook(caches.plans)
 
+    def spec(self, namespace: str, name: str, record: JobRecord) -> Data:
+        """As the user wrote it."""
+        entry = self._entry(namespace, name, record)
+        raw = entry.raw if entry is not None else None
+        return {"spec": raw.spec, "annotations": dict(raw.metadata.annotations)} if raw is not None else {}
+
     def pods(self, namespace: str, name: str, record: JobRecord) -> list[Data]:
         entry = self._entry(namespace, name, record)
         found = sorted(self._caches.pods_of(record.uid), key=lambda pod: pod.metadata.name)

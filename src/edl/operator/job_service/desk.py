@@ -39,6 +39,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 class Desk(Protocol):
     """The operator's side. `plan` is None, and `post` a RefusedError, for a job of a kind that has no plans."""
 
+    def spec(self, namespace: str, name: str, record: JobRecord) -> Data: ...
+
     def pods(self, namespace: str, name: str, record: JobRecord) -> list[Data]: ...
 
     def plan(self, namespace: str, name: str, record: JobRecord) -> Data | None: ...
@@ -47,6 +49,9 @@ class Desk(Protocol):
 
 
 class NoDesk:
+    def spec(self, namespace: str, name: str, record: JobRecord) -> Data:
+        return {}
+
     def pods(self, namespace: str, name: str, record: JobRecord) -> list[Data]:
         return []
 
@@ -69,6 +74,9 @@ class DeskCalls:
 
     def __init__(self, desk: Desk, when: When, clock: Clock) -> None:
         self._desk, self._when, self._clock = desk, when, clock
+
+    async def spec(self, request: web.Request, session: Session) -> web.Response:
+        return answer(self._desk.spec(*_named(request), session.record))
 
     async def pods(self, request: web.Request, session: Session) -> web.Response:
         def body(session: Session) -> Data:

@@ -105,6 +105,7 @@ class JobService:
             ("POST", "/progress", self._report),
             ("GET", "/job", self._job),
             ("GET", "/rendezvous", self._meet),
+            ("GET", "/spec", self._desk.spec),
             ("GET", "/pods", self._desk.pods),
             ("GET", "/plan", self._desk.plan),
             ("POST", "/plan", self._desk.post),
