@@ -32,6 +32,7 @@ class Backend(Protocol):
     """`shell` is an image whose containers have sh; `python` one that has Python and EDL as well."""
 
     client: Client
+    kubeconfig: Path
     shell: str
     python: str
 
