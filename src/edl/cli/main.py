@@ -21,6 +21,7 @@ COMMANDS = {
     "events": ("edl.cli.events", "what happened, oldest first"),
     "scale": ("edl.cli.scale", "ask for a size"),
     "top": ("edl.cli.top", "who uses the cluster: capacity, nodes, jobs and what they hold"),
+    "doctor": ("edl.cli.doctor", "say what is wrong with a cluster or a job, and what to do"),
     "plan": ("edl.cli.plan", "what the scheduler would decide next, and why"),
     "pause": ("edl.cli.pause", "hold a job at its present size"),
     "resume": ("edl.cli.resume", "let a paused job be scaled again"),
