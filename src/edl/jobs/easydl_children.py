@@ -72,7 +72,8 @@ class EasydlChildren:
             template["metadata"]["annotations"] = notes
         template["spec"]["hostname"] = self.slot(role.name, new.index)
         self._open_port(template["spec"], role.name)
-        told = role_environment(self._job, view, role.name, new.index)
+        gpus = (settings.installation.gpu,)
+        told = role_environment(self._job, view, role.name, new.index, settings.access, gpus)
         return slot_pod(template, view, role.name, new, owner, subdomain="", environment=told)
 
     @staticmethod

@@ -4,17 +4,20 @@ Addresses are those of slots, which never change whoever fills them. Lists have 
 that a pod need not be told of later ones; who is there at present is asked for at the job service.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from edl.api.easydl_job import PARAMETER_SERVER, ElasticJob
 from edl.api.easydl_plan import EVALUATOR, PS, TRAINER, WORKER
 from edl.api.roles import JobView
-from edl.jobs.environment import Variable
+from edl.jobs.environment import ServiceAccess, Variable
+from edl.jobs.pytorch_environment import C10D_PORT, LAST_CALL, MAX_RESTARTS, processes, run_id
 from edl.jobs.slots import slot_name
 
 PORTS = {TRAINER: 50001, PS: 2222, WORKER: 3333, EVALUATOR: 3333}
-RENDEZVOUS_PORT = 29400
 CHIEF = "chief"
+_POD_IP: Variable = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 
 def address(view: JobView, role: str, index: int) -> str:
@@ -26,13 +29,22 @@ def slot_address(job: str, role: str, index: int) -> str:
     return f"{slot_name(job, role, index, alone=role == TRAINER)}:{PORTS[role]}" if role in PORTS else ""
 
 
-def role_environment(job: ElasticJob, view: JobView, role: str, index: int) -> list[Variable]:
-    told = [_value("EDL_TRAINER_ADDRESS", address(view, TRAINER, 0))]
+def role_environment(
+    job: ElasticJob, view: JobView, role: str, index: int, access: ServiceAccess, gpu_names: Iterable[str]
+) -> list[Variable]:
+    told = _own_runtime(view, role)
     if role == TRAINER:
         return told
     if job.spec.distribution_strategy == PARAMETER_SERVER:
         return [*told, _value("TF_CONFIG", tf_config(view, role, index))]
-    return [*told, *_torch(view), *_horovod(view, role, index)]
+    return [*told, *_torch(job, view, access, gpu_names), *_horovod(view, role, index)]
+
+
+def _own_runtime(view: JobView, role: str) -> list[Variable]:
+    """What EDL's own trainer, parameter servers and workers go by: the trainer is the master of the tasks."""
+    keeper = address(view, TRAINER, 0)
+    told = [_value("EDL_TRAINER_ADDRESS", keeper), _value("MASTER", keeper), _POD_IP]
+    return [*told, _value("PADDLE_INIT_PORT", PORTS[PS])] if role == PS else told
 
 
 def tf_config(view: JobView, role: str, index: int) -> str:
@@ -46,22 +58,29 @@ def tf_config(view: JobView, role: str, index: int) -> str:
     return msgspec.json.encode(whole).decode()
 
 
-def _torch(view: JobView) -> list[Variable]:
-    """As a PyTorch ElasticJob has it: `torchrun train.py` without flags finds the others."""
+def _torch(job: ElasticJob, view: JobView, access: ServiceAccess, gpu_names: Iterable[str]) -> list[Variable]:
+    """As a PyTorch ElasticJob has it: `torchrun train.py` without flags finds the others. Workers meet in the job
+    service; where there is none, at the first of them."""
     least, most = view.min, view.max
-    endpoint = f"{_host(view, WORKER, 0)}:{RENDEZVOUS_PORT}"
-    return [
-        _value("RDZV_ENDPOINT", endpoint),
-        _value("JOB_ID", view.name),
-        _value("SIZE", view.start),
-        _value("MIN_SIZE", least),
-        _value("MAX_SIZE", most),
-        _value("PET_NNODES", f"{least}:{most}"),
-        _value("PET_NPROC_PER_NODE", "auto"),
-        _value("PET_RDZV_BACKEND", "c10d"),
-        _value("PET_RDZV_ENDPOINT", endpoint),
-        _value("PET_RDZV_ID", view.uid),
-    ]
+    workers = view.role(WORKER)
+    endpoint = access.url.partition("://")[2] or f"{_host(view, WORKER, 0)}:{C10D_PORT}"
+    told = {
+        "RDZV_ENDPOINT": endpoint,
+        "JOB_ID": view.name,
+        "SIZE": view.start,
+        "MIN_SIZE": least,
+        "MAX_SIZE": most,
+        "PET_NNODES": f"{least}:{most}",
+        "PET_NPROC_PER_NODE": processes(workers.template, gpu_names) if workers is not None else 1,
+        "PET_RDZV_BACKEND": "edl" if access.url else "c10d",
+        "PET_RDZV_ENDPOINT": endpoint,
+        "PET_RDZV_ID": run_id(view.uid, job.status.attempt),
+        "PET_MAX_RESTARTS": MAX_RESTARTS,
+        "PET_LOCAL_ADDR": "$(POD_IP)",
+        "PYTHONUNBUFFERED": 1,
+    }
+    conf = [] if access.url else [_value("PET_RDZV_CONF", LAST_CALL)]
+    return [*(_value(name, value) for name, value in told.items()), *conf]
 
 
 def _horovod(view: JobView, role: str, index: int) -> list[Variable]:

@@ -37,7 +37,7 @@ def worker_environment(
         "MIN_SIZE": least,
         "MAX_SIZE": most,
         "PET_NNODES": f"{least}:{most}",
-        "PET_NPROC_PER_NODE": _processes(view.lead.template, gpu_names),
+        "PET_NPROC_PER_NODE": processes(view.lead.template, gpu_names),
         "PET_RDZV_BACKEND": backend,
         "PET_RDZV_ENDPOINT": endpoint,
         "PET_RDZV_ID": run_id(view.uid, attempt),
@@ -60,7 +60,7 @@ def _rendezvous(job: ElasticJob, view: JobView, access: ServiceAccess) -> tuple[
     return "c10d", f"{slot_name(view.name, WORKER, 0)}:{C10D_PORT}"
 
 
-def _processes(template: Mapping[str, Any], gpu_names: Iterable[str]) -> int:
+def processes(template: Mapping[str, Any], gpu_names: Iterable[str]) -> int:
     """One for each GPU of a worker, or one."""
     resources = template["spec"]["containers"][0].get("resources") or {}
     parts = [resources.get(part) or {} for part in ("limits", "requests")]

@@ -118,6 +118,7 @@ EASYDL = JobKind(
     scale_field="scale",
     roles=lambda status: {role: counts.desired for role, counts in (status.replica_statuses or {}).items()},
     address=easydl_address,
+    run=lambda uid, status: run_id(uid, status.attempt),
     granted=about_its_size,
     planned=True,
 )
