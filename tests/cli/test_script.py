@@ -17,6 +17,7 @@ from .conftest import Cluster
 
 Output = pytest.CaptureFixture[str]
 ELASTIC_JOBS = resource_of(PYTORCH_JOB)
+EXAMPLES = Path(__file__).parents[2] / "examples" / "pytorch"
 
 
 @pytest.fixture
@@ -113,3 +114,9 @@ def test_a_script_runs_to_its_end(cluster: Cluster, script: Path, capsys: Output
         assert "train-net-worker-1" in described
     finally:
         cluster.do(cluster.client.delete_collection(ELASTIC_JOBS, namespace="default"))
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "imagenet.yaml"])
+def test_the_manifests_beside_the_scripts_are_valid(name: str, capsys: Output) -> None:
+    assert main(["validate", "-f", str(EXAMPLES / name)]) == 0
+    assert capsys.readouterr().out.endswith(": valid\n")
