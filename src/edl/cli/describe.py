@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from edl.kube.client import Client
 
 RECENT = 12
+PLANS, PLANNED = "trainer", "elastic.iml.github.io"  # the key in the job service, and the kind of job that has it
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +34,10 @@ async def _describe(client: "Client", namespace: str, wanted: str) -> int:
     job = await find_job(client, namespace, wanted)
     pods = await job_pods(client, job.kind, namespace, job.name)
     events = await job_events(client, namespace, job.name)
-    progress = None if job.finished else await ProgressReader(client, job.kind, namespace, job.name).read()
-    print(render(job, pods, events, time.time(), progress))
+    reader = ProgressReader(client, job.kind, namespace, job.name)
+    progress = None if job.finished else await reader.read()
+    plans = await reader.value(PLANS) if job.kind.group == PLANNED else None
+    print(render(job, pods, events, time.time(), progress, plans))
     return 0
 
 
@@ -44,12 +47,15 @@ def render(
     events: Sequence[dict[str, Any]],
     now: float,
     progress: Progress | None = None,
+    plans: bytes | None = None,
 ) -> str:
+    """`plans` is what the trainer of an EasyDL job keeps of its own."""
     sections = [
         _what(job, now, progress),
         _table("Roles", ("ROLE", "DESIRED", "PENDING", "ACTIVE", "SUCCEEDED", "FAILED"), _roles(job)),
         _table("Conditions", ("TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"), _conditions(job, now)),
         _table("Sizes", ("AGE", "FROM", "TO", "WHY"), _history(job, now)),
+        _plans(plans, now),
         _table("Pods", ("POD", "ROLE", "STATE", "NODE", "AGE"), _pods(pods, now)),
         _table("Events", EVENTS, event_rows(list(events)[-RECENT:], now)),
         "Next\n" + "\n".join(f"  {line}" for line in advice(job)),
@@ -71,6 +77,22 @@ def _what(job: Summary, now: float, progress: Progress | None) -> str:
     if cause := cause_of(job):
         lines["Cause"] = cause
     return "\n".join(f"{name + ':':10}{words}" for name, words in lines.items())
+
+
+def _plans(kept: bytes | None, now: float) -> str:
+    if kept is None:
+        return ""
+    import msgspec
+
+    from edl.runtime.trainer.state import decode
+
+    from .plan_history import history
+
+    try:
+        records = decode(kept).plans
+    except msgspec.DecodeError:
+        return ""  # a trainer of another version
+    return "Plans\n" + "\n".join(f"  {line}".rstrip() for line in history(records, now).splitlines())
 
 
 def cause_of(job: Summary) -> str:

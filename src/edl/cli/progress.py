@@ -85,6 +85,18 @@ class ProgressReader:
             self._door = None  # the service may have moved; the next look finds it
             return None
 
+    async def value(self, key: str) -> bytes | None:
+        """What the job keeps under a key in the service, None if it cannot be had."""
+        import aiohttp
+
+        from edl.kube.errors import KubeError
+
+        try:
+            door = self._door or await self._find()
+            return None if door is None else await self._ask(door, f"kv/{key}")
+        except (KubeError, aiohttp.ClientError, OSError, ValueError):
+            return None
+
     async def _find(self) -> _Door | None:
         from edl.jobs.environment import CA_KEY, TOKEN_KEY, secret_name
         from edl.kube.resource import Resource
@@ -99,8 +111,8 @@ class ProgressReader:
         data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
         return _Door(url, data.get(TOKEN_KEY, ""), data.get(CA_KEY, ""))
 
-    async def _ask(self, door: _Door) -> bytes:
-        path = f"/v1/jobs/{self._namespace}/{self._job}/job"
+    async def _ask(self, door: _Door, call: str = "job") -> bytes:
+        path = f"/v1/jobs/{self._namespace}/{self._job}/{call}"
         if not door.on_this_machine:
             headers = {"EDL-Token": door.token}
             answer = await self._client.raw("GET", door.proxied + path, headers=headers, timeout=PATIENCE)

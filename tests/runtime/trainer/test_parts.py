@@ -43,10 +43,6 @@ def container(*command: str, **more: Any) -> dict[str, Any]:
             {"spec": {"distributionStrategy": "AllreduceStrategy", "evaluator": {"restartCount": 1}}},
             Features(strategy="ring-allreduce", namespace="ns", evaluator=True),
         ),
-        (
-            {"annotations": {"edl.dev/records": "5e6", "edl.dev/parameters": "many"}},
-            Features(namespace="ns", records=5e6),
-        ),
     ],
 )
 def test_features_are_read_off_the_jobs_own_words(told: dict[str, Any], features: Features) -> None:

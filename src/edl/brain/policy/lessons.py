@@ -87,6 +87,8 @@ class Library:
 
     def similar(self, features: Features, settings: Settings, *, besides: str = "") -> list[tuple[float, Lesson]]:
         """The most similar past jobs and how similar they are, best first, `besides` one: the job itself."""
+        if not features.program and not features.image:
+            return []  # what nothing is known of is like nothing
         if self._stale:
             self._index()
         if not self._lessons:

@@ -1,4 +1,4 @@
-"""What a job is like, read off its own words: its strategy, its command line, its image, its annotations.
+"""What a job is like, read off its own words: its strategy, its command line, its image.
 
 A number in a command line changes how long a job trains, hardly what it needs, so the program is the command without
 its numbers; batch size and epochs are picked up by the names that scripts commonly give them.
@@ -16,16 +16,14 @@ FLAGS = {
     "epochs": ("epochs", "num_epochs", "passes", "num_passes"),
     "records": ("records", "samples", "num_samples", "dataset_size"),
 }
-ANNOTATIONS = {"records": "edl.dev/records", "parameters": "edl.dev/parameters", "batch": "edl.dev/batch"}
 SHELL = ("sh", "bash", "/bin/sh", "/bin/bash")
 
 
 def extract(told: Mapping[str, Any], namespace: str) -> Features:
-    """`told` is what the job service says of the job: {"spec", "annotations"}; any part of it may be missing."""
+    """`told` is what the job service says of the job: {"spec": ...}; any part of it may be missing."""
     spec = _mapping(told.get("spec"))
     container = _container(_mapping(spec.get("worker")))
     words = _words(container)
-    numbers = _flags(words) | _annotated(_mapping(told.get("annotations")))
     allreduce = str(spec.get("distributionStrategy", "")).lower() in (ALLREDUCE, "allreducestrategy")
     return Features(
         strategy=ALLREDUCE if allreduce else PARAMETER_SERVER,
@@ -34,7 +32,7 @@ def extract(told: Mapping[str, Any], namespace: str) -> Features:
         namespace=namespace[:500],
         gpu=_gpus(container),
         evaluator=bool(spec.get("evaluator")),
-        **numbers,
+        **_flags(words),
     )
 
 
@@ -75,11 +73,6 @@ def _flags(words: Sequence[str]) -> dict[str, float]:
         if value and 0 <= float(value) <= 1e18:
             found[feature] = float(value)
     return found
-
-
-def _annotated(annotations: Mapping[str, Any]) -> dict[str, float]:
-    values = {feature: str(annotations.get(name, "")) for feature, name in ANNOTATIONS.items()}
-    return {name: float(text) for name, text in values.items() if NUMBER.match(text) and 0 <= float(text) <= 1e18}
 
 
 def _gpus(container: Mapping[str, Any]) -> int:
