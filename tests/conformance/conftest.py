@@ -23,6 +23,7 @@ import aiohttp
 import pytest
 import yaml
 
+from tests.conformance.kubectl import Kubectl, program
 from tests.conformance.trace import Endpoint, Json, Trace
 from tests.kube.cluster.cluster import Cluster, provide
 
@@ -167,3 +168,21 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.when == "call":
         item.stash[_passed] = report.passed
     return report
+
+
+@pytest.fixture
+def k(endpoint: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    """kubectl in a namespace of its own."""
+    binary = program()
+    if binary is None:
+        pytest.skip("no kubectl")
+    home = tmp_path_factory.getbasetemp() / f"kubectl-home-{endpoint.kind}"
+    home.mkdir(exist_ok=True)
+    name = f"k{os.getpid()}-{next(_numbers)}"
+    outside = Kubectl(binary, endpoint.kubeconfig, home)
+    outside("create", "namespace", name)
+    inside = outside.within(name)
+    if inside.run("get", "serviceaccount", "default").code:
+        inside("create", "serviceaccount", "default")
+    yield inside
+    outside("delete", "namespace", name, "--wait=false")

@@ -91,3 +91,10 @@ class Heard:
         assert thing is not None
         verb = "add" if old is None else "delete" if new is None else "change"
         self.story.append(f"{verb} {thing.metadata.name}={thing.value}")
+
+
+def cluster(**things: int) -> FakeApi:
+    api = FakeApi()
+    for name, value in things.items():
+        api.put("things", name, value=value)
+    return api

@@ -223,3 +223,10 @@ def of(result: Plan, name: str, namespace: str = "default") -> Decision:
 
 def targets(result: Plan) -> dict[str, int]:
     return {job.name: job.target for job in result.jobs}
+
+
+ALL: dict[str, Any] = {"max_load": "1"}
+
+
+def scaled(seconds_ago: float, target: int, **more: Any) -> Data:
+    return {"scale": {"target": target, "current": target, "lastScaleTime": stamp(seconds_ago), **more}}
