@@ -434,6 +434,20 @@ def test_a_big_job_does_not_drown_its_own_events() -> None:
     ]
 
 
+def test_trouble_with_a_pod_is_told_at_once_and_its_words_only_now_and_then() -> None:
+    world = PytorchWorld()
+    world.granted(3)
+    world.settle()
+    assert world.status["reason"] == "workers are starting"
+    for words, reason in (("pull 1", "ImagePullBackOff: pull 1"), ("pull 2", "ImagePullBackOff: pull 1")):
+        world.set_status("j-worker-0", "Pending", {"waiting": {"reason": "ImagePullBackOff", "message": words}})
+        world.settle()
+        assert world.status["reason"] == f"pod j-worker-0: {reason}"
+    world.now += 61
+    world.settle()
+    assert world.status["reason"].endswith("pull 2")
+
+
 def test_the_token_is_made_before_the_pods() -> None:
     world = PytorchWorld()
     world.secrets = True

@@ -31,7 +31,7 @@ from edl.jobs.slots import SlotPod
 
 ROLE = "Worker"
 """As replicaStatuses and messages spell it."""
-EACH = 8  # so many pods or Services have an event each; more are told of in one
+EACH = 4  # so many pods or Services have an event each; more are told of in one
 
 Phase = Literal["Created", "Pending", "Running", "Scaling", "Restarting", "Succeeded", "Failed"]
 
@@ -86,10 +86,9 @@ def draw(old: ElasticStatus, picture: Picture, now: float) -> ElasticStatus:
     conditions = Conditions(old.conditions, generation=view.generation, now=now)
     _judge(conditions, picture, phase)
     memory = to_status(WORKER, plan.record)
-    same = phase == old.phase and not picture.may_reword and picture.verdict is None
     return ElasticStatus(
         phase=phase,
-        reason=old.reason if same and old.reason else _reason(picture),
+        reason=old.reason if _still_so(old, picture, phase) else _reason(picture),
         conditions=conditions.result(),
         replica_statuses={ROLE: counted(replace(plan.counts, desired=0) if picture.verdict else plan.counts)},
         scale=replace(
@@ -164,6 +163,17 @@ def _end(conditions: Conditions, verdict: Verdict) -> None:
 
 def restarting_words(job: str, count: int) -> str:
     return f"ElasticJob {job} is restarting because {count} Worker replica(s) failed."
+
+
+def _still_so(old: ElasticStatus, picture: Picture, phase: Phase) -> bool:
+    """The reason of a restart stays until it is over; trouble with a pod is said anew only if it is another one."""
+    if phase != old.phase or not old.reason or picture.verdict is not None:
+        return False
+    if phase == "Restarting":
+        return not picture.plan.failures
+    trouble = picture.trouble
+    known = trouble is not None and old.reason.startswith(f"pod {trouble.name}: {trouble.reason}")
+    return known and not picture.may_reword
 
 
 def _reason(picture: Picture) -> str:

@@ -48,6 +48,7 @@ from edl.operator.webhook import Webhook
 log = logging.getLogger(__name__)
 
 QPS, BURST = 400.0, 800
+EVENTS_AT_ONCE = 50  # of one job; the birth of a job alone may take half of them
 
 
 async def run_operator(
@@ -109,7 +110,7 @@ class Operator:
         self._leads, self._clock = leads, clock
         self._lease = Lease(client, name=LEASE, namespace=settings.namespace, identity=who, duration=settings.lease)
         self._writer = Client(Fence(transport, self._lease.check), budget=Budget(qps=QPS, burst=BURST))
-        self._recorder = EventRecorder(client, controller="edl.dev/operator", instance=who)
+        self._recorder = EventRecorder(client, controller="edl.dev/operator", instance=who, burst=EVENTS_AT_ONCE)
         self._registry = CollectorRegistry()
         self._registry.register(transport)
         self._registry.register(JobCollector(self.book, clock, self._report))
