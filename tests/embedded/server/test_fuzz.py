@@ -14,129 +14,8 @@ from edl.embedded.server import ADMIN, Server
 from edl.embedded.server.api import Request
 from edl.embedded.server.call import Answer, parse_query
 from edl.embedded.server.watch import Watch
-from tests.conformance.samples import GADGETS, config, container, definition, gadget, job, made, pod, service, workload
-
-CORE, NS = "/api/v1", "/namespaces/default"
-SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
-    (
-        f"{CORE}{NS}",
-        "pods",
-        pod(
-            "x",
-            containers=[
-                container(
-                    env=[{"name": "A", "value": "1"}],
-                    ports=[{"containerPort": 1}],
-                    resources={"limits": {"cpu": "1"}},
-                    volumeMounts=[{"name": "v", "mountPath": "/v"}],
-                    livenessProbe={"exec": {"command": ["x"]}},
-                )
-            ],
-            volumes=[{"name": "v", "emptyDir": {}}],
-            tolerations=[{"operator": "Exists"}],
-            nodeSelector={"a": "b"},
-        ),
-    ),
-    (f"{CORE}{NS}", "configmaps", config("x", a="1")),
-    (f"{CORE}{NS}", "secrets", made("Secret", "x", data={"a": "eA=="}, stringData={"b": "c"})),
-    (f"{CORE}{NS}", "services", service("x")),
-    (f"{CORE}{NS}", "serviceaccounts", made("ServiceAccount", "x", automountServiceAccountToken=True)),
-    (
-        f"{CORE}{NS}",
-        "resourcequotas",
-        made("ResourceQuota", "x", spec={"hard": {"pods": "99", "cpu": "99"}, "scopes": ["NotTerminating"]}),
-    ),
-    (
-        f"{CORE}{NS}",
-        "limitranges",
-        made("LimitRange", "x", spec={"limits": [{"type": "Container", "max": {"cpu": "9"}}]}),
-    ),
-    (
-        f"{CORE}{NS}",
-        "events",
-        made("Event", "x", involvedObject={"kind": "Pod", "name": "p", "namespace": "default"}, message="m"),
-    ),
-    (
-        CORE,
-        "nodes",
-        made("Node", "x", spec={"taints": [{"key": "a", "effect": "NoSchedule"}]}, status={"capacity": {"cpu": "1"}}),
-    ),
-    (CORE, "namespaces", made("Namespace", "x")),
-    (f"/apis/apps/v1{NS}", "deployments", workload("Deployment", "x")),
-    (f"/apis/apps/v1{NS}", "replicasets", workload("ReplicaSet", "x")),
-    (f"/apis/apps/v1{NS}", "statefulsets", workload("StatefulSet", "x")),
-    (f"/apis/batch/v1{NS}", "jobs", job("x", completions=2)),
-    (
-        f"/apis/coordination.k8s.io/v1{NS}",
-        "leases",
-        made("Lease", "x", "coordination.k8s.io/v1", spec={"renewTime": "2026-01-01T00:00:00.000000Z"}),
-    ),
-    (
-        f"/apis/discovery.k8s.io/v1{NS}",
-        "endpointslices",
-        made(
-            "EndpointSlice",
-            "x",
-            "discovery.k8s.io/v1",
-            addressType="IPv4",
-            endpoints=[{"addresses": ["10.0.0.1"]}],
-            ports=[{"port": 1}],
-        ),
-    ),
-    (
-        f"/apis/rbac.authorization.k8s.io/v1{NS}",
-        "rolebindings",
-        made(
-            "RoleBinding",
-            "x",
-            "rbac.authorization.k8s.io/v1",
-            roleRef={"kind": "Role", "name": "r"},
-            subjects=[{"kind": "User", "name": "u"}],
-        ),
-    ),
-    ("/apis/scheduling.k8s.io/v1", "priorityclasses", made("PriorityClass", "x", "scheduling.k8s.io/v1", value=5)),
-    ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", definition("fuzz.edl.dev", "fuzzes", "Fuzz")),
-    (
-        f"/apis/{GADGETS}/v1{NS}",
-        "gadgets",
-        gadget("x", keyed=[{"k": "a"}], set=["x"], free={"a": 1}, map={"a": 1}, one={"x": "1"}),
-    ),
-]
-JUNK: list[Any] = [
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    2**63,
-    -(2**70),
-    "",
-    "x",
-    "\u0000",
-    "💥",
-    "a" * 300,
-    [],
-    {},
-    [None],
-    {"": None},
-    [[]],
-    {"a": {"b": []}},
-    ["x", 1],
-    "2026-01-01T00:00:00Z",
-    "10Gi",
-    "-",
-    "../..",
-    "%2F",
-    {"$patch": "delete"},
-    {"$retainKeys": [1]},
-    {"$setElementOrder/containers": [1]},
-]
-MEDIA = [
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-]
+from tests.conformance.samples import GADGETS, definition
+from tests.embedded.server.junk import CORE, JUNK, MEDIA, SAMPLES
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -205,68 +84,48 @@ def check(answer: Answer, what: str) -> None:
         assert isinstance(body, dict), what
 
 
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+OPERATIONS = ["add", "remove", "replace", "move", "copy", "test", "x"]
+DELETION = {"gracePeriodSeconds": 0, "preconditions": {"uid": "x"}, "propagationPolicy": "Orphan"}
+
+
+def operation(dice: random.Random, sample: dict[str, Any]) -> dict[str, Any]:
+    path = "/" + "/".join(map(str, dice.choice(places(sample))))
+    return {"op": dice.choice(OPERATIONS), "path": path, "from": "/spec", "value": dice.choice(JUNK)}
+
+
+async def try_one(server: Server, dice: random.Random, collection: str, sample: dict[str, Any]) -> None:
+    """One way or another, an object as the server knows it and one that is slightly off."""
+    value, path = mutated(dice, sample), f"{collection}/{sample['metadata']['name']}"
+    match dice.randrange(6):
+        case 0:
+            validation = dice.choice(["Strict", "Warn", "Ignore"])
+            await ask(server, "POST", f"{collection}?fieldValidation={validation}", value)
+        case 1:
+            await ask(server, "PUT", path, value)
+        case 2:
+            force = dice.choice(["true", "false"])
+            await ask(server, "PATCH", f"{path}?fieldManager=f&force={force}", value, dice.choice(MEDIA[1:]))
+        case 3:
+            patch = [operation(dice, sample) for _ in range(dice.randint(1, 3))]
+            await ask(server, "PATCH", path, patch, MEDIA[0])
+        case 4:
+            for part in ("status", "scale", "resize", "binding", "eviction", "finalize", "token"):
+                method = dice.choice(["PUT", "PATCH", "POST", "GET"])
+                await ask(server, method, f"{path}/{part}", value, dice.choice([*MEDIA, "application/json"]))
+        case _:
+            await ask(server, "DELETE", path, mutated(dice, DELETION))
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_mutated_objects(server: Server, seed: int, caplog: pytest.LogCaptureFixture) -> None:
     dice = random.Random(seed)
     for _ in range(150):
         base, plural, sample = dice.choice(SAMPLES)
-        name = sample["metadata"]["name"]
-        await ask(server, "POST", f"{base}/{plural}", sample)
-        value = mutated(dice, sample)
-        path = f"{base}/{plural}/{name}"
-        match dice.randrange(6):
-            case 0:
-                await ask(
-                    server,
-                    "POST",
-                    f"{base}/{plural}?fieldValidation={dice.choice(['Strict', 'Warn', 'Ignore'])}",
-                    value,
-                )
-            case 1:
-                await ask(server, "PUT", path, value)
-            case 2:
-                await ask(
-                    server,
-                    "PATCH",
-                    f"{path}?fieldManager=f&force={dice.choice(['true', 'false'])}",
-                    value,
-                    dice.choice(MEDIA[1:]),
-                )
-            case 3:
-                operations = [
-                    {
-                        "op": dice.choice(["add", "remove", "replace", "move", "copy", "test", "x"]),
-                        "path": "/" + "/".join(map(str, dice.choice(places(sample)))),
-                        "from": "/spec",
-                        "value": dice.choice(JUNK),
-                    }
-                    for _ in range(dice.randint(1, 3))
-                ]
-                await ask(server, "PATCH", path, operations, MEDIA[0])
-            case 4:
-                for sub in ("status", "scale", "resize", "binding", "eviction", "finalize", "token"):
-                    await ask(
-                        server,
-                        dice.choice(["PUT", "PATCH", "POST", "GET"]),
-                        f"{path}/{sub}",
-                        value,
-                        dice.choice([*MEDIA, "application/json"]),
-                    )
-            case _:
-                await ask(
-                    server,
-                    "DELETE",
-                    path,
-                    mutated(
-                        dice, {"gracePeriodSeconds": 0, "preconditions": {"uid": "x"}, "propagationPolicy": "Orphan"}
-                    ),
-                )
-        await ask(
-            server,
-            "GET",
-            f"{base}/{plural}",
-            accept=dice.choice(["application/json", "application/json;as=Table;v=v1;g=meta.k8s.io"]),
-        )
+        collection = f"{base}/{plural}"
+        await ask(server, "POST", collection, sample)
+        await try_one(server, dice, collection, sample)
+        await ask(server, "GET", collection, accept=dice.choice(["application/json", TABLE]))
     assert (await ask(server, "GET", f"{CORE}/namespaces/default"))[0] == 200
     assert not caplog.records, caplog.text
 
@@ -301,90 +160,74 @@ async def test_bodies_that_are_no_objects(server: Server, seed: int) -> None:
         await ask(server, method, f"{path}?fieldManager=f", body, dice.choice(media))
 
 
+WORDS = [
+    "api",
+    "apis",
+    "v1",
+    "apps",
+    "namespaces",
+    "default",
+    "pods",
+    "x",
+    "..",
+    "%2e%2e",
+    "%00",
+    "💥",
+    "status",
+    "log",
+    "watch",
+    "openapi",
+    "v3",
+]
+WORDS += ["", "a" * 300, GADGETS]
+
+
+NAMES = [
+    "watch",
+    "limit",
+    "continue",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "labelSelector",
+    "fieldSelector",
+    "timeoutSeconds",
+    "sendInitialEvents",
+    "allowWatchBookmarks",
+    "dryRun",
+    "fieldManager",
+    "fieldValidation",
+    "includeObject",
+    "gracePeriodSeconds",
+    "container",
+]
+VALUES = [
+    "1",
+    "-1",
+    "true",
+    "abc",
+    "Exact",
+    "NotOlderThan",
+    "All",
+    "a=b",
+    "!a",
+    "=",
+    "99999999999999999999",
+    "💥",
+    "metadata.name=x",
+    "spec.nodeName!=",
+]
+VALUES += ["", "a in (b", "\0", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJ4XHUwMDAwIn0"]
+
+
+ACCEPTED = ["application/json", "*/*", "text/html", "", ";;;", TABLE, "application/yaml", "a/b;q=x,application/json"]
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"]
+
+
 @pytest.mark.parametrize("seed", range(2))
 async def test_paths_and_queries(server: Server, seed: int) -> None:
     dice = random.Random(seed)
-    words = [
-        "api",
-        "apis",
-        "v1",
-        "apps",
-        "namespaces",
-        "default",
-        "pods",
-        "x",
-        "",
-        "..",
-        "%2e%2e",
-        "%00",
-        "💥",
-        "status",
-        "log",
-        "watch",
-        "openapi",
-        "v3",
-        "a" * 300,
-        GADGETS,
-    ]
-    names = [
-        "watch",
-        "limit",
-        "continue",
-        "resourceVersion",
-        "resourceVersionMatch",
-        "labelSelector",
-        "fieldSelector",
-        "timeoutSeconds",
-        "sendInitialEvents",
-        "allowWatchBookmarks",
-        "dryRun",
-        "fieldManager",
-        "fieldValidation",
-        "includeObject",
-        "gracePeriodSeconds",
-        "container",
-    ]
-    values = [
-        "",
-        "1",
-        "-1",
-        "true",
-        "abc",
-        "Exact",
-        "NotOlderThan",
-        "All",
-        "a=b",
-        "a in (b",
-        "!a",
-        "=",
-        "99999999999999999999",
-        "\u0000",
-        "💥",
-        "metadata.name=x",
-        "spec.nodeName!=",
-        "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJ4XHUwMDAwIn0",
-    ]
     for _ in range(400):
-        path = "/" + "/".join(
-            quote(dice.choice(words)) if dice.random() < 0.8 else dice.choice(words) for _ in range(dice.randint(0, 7))
-        )
-        query = "&".join(f"{dice.choice(names)}={quote(dice.choice(values))}" for _ in range(dice.randint(0, 4)))
-        accept = dice.choice(
-            [
-                "application/json",
-                "*/*",
-                "text/html",
-                "",
-                ";;;",
-                "application/json;as=Table;v=v1;g=meta.k8s.io",
-                "application/yaml",
-                "a/b;q=x,application/json",
-            ]
-        )
-        await ask(
-            server,
-            dice.choice(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"]),
-            f"{path}?{query}",
-            None,
-            accept=accept,
-        )
+        words = [dice.choice(WORDS) for _ in range(dice.randint(0, 7))]
+        path = "/" + "/".join(quote(word) if dice.random() < 0.8 else word for word in words)
+        query = "&".join(f"{dice.choice(NAMES)}={quote(dice.choice(VALUES))}" for _ in range(dice.randint(0, 4)))
+        await ask(server, dice.choice(METHODS), f"{path}?{query}", accept=dice.choice(ACCEPTED))
