@@ -5,7 +5,6 @@ So that a story can kill any of them with -9. `edl up` as a whole is one of the 
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -109,10 +108,3 @@ async def machine(root: Path, services: Sequence[tuple[str, Sequence[str]]], *, 
         tending.cancel()
         await asyncio.gather(tending, return_exceptions=True)
         await made.stop()
-
-
-def environment(**variables: str) -> list[dict[str, str]]:
-    """For a container: the repository's modules, and what else is given."""
-    root = Path(__file__).parents[2]
-    given = {"PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}", "OPENBLAS_NUM_THREADS": "1", **variables}
-    return [{"name": name, "value": value} for name, value in given.items()]

@@ -1,4 +1,6 @@
-"""kill -9 of any one process of a cluster, and of all of it at once, at a random moment of a fault-tolerant job.
+"""kill -9 of any one process of a cluster, and of all of it at once, at a random moment of a job.
+
+The job is the sample of the designs, made fault tolerant, with a script that can be checked to the last update.
 
 The trainers write down outside of the product what they trained and what was acknowledged, and count every update into
 the parameters. In the end each task counts once, and the parameters are exact.
@@ -19,11 +21,14 @@ from edl.kube.errors import KubeError
 from edl.operator.job_service.configmap import CONFIGMAPS
 from edl.operator.resources import PODS, TRAINING_JOBS
 from edl.runtime.master.progress import decode
+from tests.runtime import counting
 from tests.runtime.ledger import surviving
-from tests.stories.machine import environment, machine, reach
+from tests.stories.machine import machine, reach
 from tests.stories.processes import kill_pod
+from tests.stories.test_training import sample
 
-PASSES, CHUNKS, STEPS = 1, 400, 2
+PASSES, CHUNKS, STEPS = 10, 40, 2
+NAME = "paddlejob"
 PATIENCE = 120.0
 Data = dict[str, Any]
 pytestmark = pytest.mark.timeout(400)
@@ -36,39 +41,31 @@ class Job:
     """The job under test: its ledger, and what a user sees of it."""
 
     def __init__(self, client: Client, root: Path) -> None:
-        self.client, self.ledger, self._release = client, root / "ledger", root / "release"
+        self.client, self._root = client, root
+        self.ledger, self._release = root / "ledger", root / "release"
         self.uid = ""
 
     async def submit(self) -> None:
-        variables = environment(
-            LEDGER=str(self.ledger), RELEASE=str(self._release), CHUNKS=str(CHUNKS), STEPS=str(STEPS), SECONDS="0.5"
-        )
-        trainer = {
-            "entrypoint": "exec python -m tests.runtime.counting",
-            "passes": PASSES,
-            "min-instance": 2,
-            "max-instance": 3,
-            "resources": {"requests": {"cpu": "500m"}},
-            "template": {"spec": {"containers": [{"name": "trainer", "env": variables}]}},
-        }
-        data = {"name": "data", "hostPath": {"path": str(self.ledger.parent / "data"), "type": "DirectoryOrCreate"}}
-        spec = {
-            "fault_tolerant": True,
-            "backoff_limit": 20,
-            "mountPath": "/data",
-            "volumes": [data],
-            "master": {"resources": {"requests": {"cpu": "100m"}}},
-            "pserver": {"min-instance": 2, "resources": {"requests": {"cpu": "100m"}}},
-            "trainer": trainer,
-        }
-        manifest = {
-            "apiVersion": "paddlepaddle.org/v1",
-            "kind": "TrainingJob",
-            "metadata": {"name": "j"},
-            "spec": spec,
-        }
+        manifest = sample("trainingjob.yaml", "default", self._workspace())
+        data = {"name": "data", "hostPath": {"path": str(self._root / "data"), "type": "DirectoryOrCreate"}}
+        manifest["spec"] |= {"fault_tolerant": True, "backoff_limit": 20, "volumes": [data]}
         made = await until(lambda: self._create(manifest), "the kind is served")
         self.uid = made["metadata"]["uid"]
+
+    def _workspace(self) -> Path:
+        """What the image of the sample would bring: `train.py`."""
+        variables = {
+            "LEDGER": str(self.ledger),
+            "RELEASE": str(self._release),
+            "CHUNKS": str(CHUNKS),
+            "STEPS": str(STEPS),
+            "SECONDS": "0.5",
+        }
+        workspace = self._root / "workspace"
+        workspace.mkdir()
+        run = f"runpy.run_path({counting.__file__!r}, run_name='__main__')"
+        (workspace / "train.py").write_text(f"import os, runpy\nos.environ.update({variables!r})\n{run}\n")
+        return workspace
 
     async def _create(self, manifest: Data) -> Data | None:
         try:
@@ -87,7 +84,7 @@ class Job:
 
     async def kill(self, role: str, rng: random.Random) -> None:
         async def attempt() -> list[int]:
-            labels = {"edl.dev/job": "j", "edl.dev/role": role}
+            labels = {"edl.dev/job": NAME, "edl.dev/role": role}
             pods = (await self.client.list(PODS, namespace="default", labels=labels)).items
             return kill_pod(self.uid, rng.choice(pods)["metadata"]["name"]) if pods else []
 
@@ -98,7 +95,7 @@ class Job:
         await until(self._succeeded, "the job succeeds")
 
     async def _succeeded(self) -> bool:
-        status: Data = (await self.client.get(TRAINING_JOBS, "j", namespace="default")).get("status") or {}
+        status: Data = (await self.client.get(TRAINING_JOBS, NAME, namespace="default")).get("status") or {}
         assert status.get("phase") != "failed", status
         return status.get("phase") == "succeeded"
 
@@ -116,7 +113,7 @@ class Job:
             assert line["rows"] == [PASSES] * CHUNKS
 
     async def _rollbacks(self) -> list[tuple[int, int]]:
-        found = (await self.client.list(CONFIGMAPS, namespace="default", labels={"edl.dev/job": "j"})).items
+        found = (await self.client.list(CONFIGMAPS, namespace="default", labels={"edl.dev/job": NAME})).items
         [queue] = [value for one in found for key, value in one["binaryData"].items() if key.endswith("queue")]
         return decode(base64.b64decode(queue)).rollbacks
 

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import yaml
 
-from edl.operator.resources import TRAINING_JOBS
+from edl.operator.resources import PODS, TRAINING_JOBS
+from tests.stories.backend import embedded
 from tests.stories.story import Story
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -24,10 +26,10 @@ runpy.run_path({str(EXAMPLES / "fit_a_line" / "train.py")!r}, run_name="__main__
 """
 
 
-def sample(name: str, story: Story, workspace: Path) -> dict[str, Any]:
-    """The manifest as it stands, in the story's namespace; its image's files come from a directory of the machine."""
+def sample(name: str, namespace: str, workspace: Path) -> dict[str, Any]:
+    """The manifest as it stands, in another namespace; its image's files come from a directory of the machine."""
     manifest: dict[str, Any] = yaml.safe_load((EXAMPLES / name).read_text())
-    manifest["metadata"]["namespace"] = story.namespace
+    manifest["metadata"]["namespace"] = namespace
     container = {"name": "trainer", "volumeMounts": [{"name": "image", "mountPath": WORKSPACE}]}
     volume = {"name": "image", "hostPath": {"path": str(workspace)}}
     manifest["spec"]["trainer"]["template"] = {"spec": {"containers": [container], "volumes": [volume]}}
@@ -41,12 +43,49 @@ async def test_the_samples_train_to_the_end_and_grow_on_the_way(story: Story, tm
     (workspace / "train.py").write_text(SCRIPT)
     stories = {name: await Story.begin(story.backend) for name in ("trainingjob.yaml", "trainingjob-v1alpha1.yaml")}
     for name, told in stories.items():
-        manifest = sample(name, told, workspace)
-        version = manifest["apiVersion"].rpartition("/")[2]
-        resource = msgspec.structs.replace(TRAINING_JOBS, version=version)
-        await told.client.create(resource, manifest, namespace=told.namespace)
+        await _submit(told, sample(name, told.namespace, workspace))
     for told in stories.values():
         await _trained(told, tmp_path / "data" / told.namespace / "paddlejob" / "ledger")
+
+
+async def _submit(story: Story, manifest: dict[str, Any]) -> None:
+    """In the version that it is written in."""
+    resource = msgspec.structs.replace(TRAINING_JOBS, version=manifest["apiVersion"].rpartition("/")[2])
+    await story.client.create(resource, manifest, namespace=story.namespace)
+
+
+@pytest.mark.parametrize("name", ["trainingjob.yaml", "trainingjob-v1alpha1.yaml"])
+async def test_a_samples_size_follows_the_cluster(tmp_path: Path, name: str) -> None:
+    """On a node of four cores: an online service that wants two of them comes and goes, then training begins."""
+    workspace, wait = tmp_path / "workspace", tmp_path / "wait"
+    workspace.mkdir()
+    wait.touch()
+    hold = f"import os, time\nwhile os.path.exists({str(wait)!r}):\n    time.sleep(0.05)\n"
+    (workspace / "train.py").write_text(hold + SCRIPT)
+    async with embedded(tmp_path, nodes=1, cpu="4") as backend:
+        story = await Story.begin(backend)
+        manifest = sample(name, story.namespace, workspace)
+        manifest["metadata"]["annotations"] = {"edl.dev/freezing-window": "0s"}
+        await _submit(story, manifest)
+        await story.until_running(6, name="paddlejob")
+        await story.create(PODS, _service("2"))
+        await story.until(lambda: _runs(story, "web"), "the service has its room")
+        await story.until_running(2, name="paddlejob")
+        await story.delete(PODS, "web")
+        await story.until_running(6, name="paddlejob")
+        wait.unlink()
+        await _trained(story, tmp_path / "data" / story.namespace / "paddlejob" / "ledger")
+
+
+def _service(cpu: str) -> dict[str, Any]:
+    command = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]
+    container = {"name": "web", "image": "any", "command": command, "resources": {"requests": {"cpu": cpu}}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [container]}}
+
+
+async def _runs(story: Story, name: str) -> bool:
+    pod = await story.get(PODS, name)
+    return pod is not None and pod.get("status", {}).get("phase") == "Running"
 
 
 async def _trained(story: Story, ledger: Path) -> None:

@@ -57,7 +57,7 @@ async def _play(console: "Console", *, quick: bool) -> "Outcome":
 
     scripts = examples()
     if scripts is None:
-        raise CommandError("the demo trains with the scripts in the repository's examples/; run it from a clone")
+        raise CommandError("the demo trains with the repository's scripts, which are not here: run it in a clone")
     logging.getLogger("edl").setLevel(logging.CRITICAL)  # processes die here by intent
     pace = QUICK if quick else SLOW
     view = LiveView(console) if console.is_terminal else PlainView()
