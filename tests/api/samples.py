@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from edl.api.admission import check
+
 Data = dict[str, Any]
 
 _SERVER = {
@@ -109,3 +111,7 @@ def varied(sample: Data, **changes: Any) -> Data:
         else:
             holder[int(last) if last.isdecimal() else last] = value
     return made
+
+
+def found(value: Any, severity: str) -> list[str]:
+    return [str(problem) for problem in check(value).problems if problem.severity == severity]

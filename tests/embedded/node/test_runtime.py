@@ -4,51 +4,13 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.embedded.node.containers import PATH, alive, end, log_lines, runtime, shell, until
 
-from edl.embedded.node.runtime import Exit, Launch, Running, Runtime, StartError
-from edl.embedded.node.supervisor import processes
+from edl.embedded.node.runtime import Launch, Runtime, StartError
 from edl.embedded.node.supervisor.sandbox import Mount
-
-PATH = {"PATH": os.environ["PATH"]}
-
-
-@asynccontextmanager
-async def runtime(*modes: str) -> AsyncIterator[Runtime]:
-    async with Runtime(owner=f"test-{os.urandom(4).hex()}", modes=modes or ("none",)) as started:
-        yield started
-
-
-def shell(tmp_path: Path, script: str, **more: object) -> Launch:
-    return Launch(id="c", argv=["sh", "-c", script], env=dict(PATH), log=str(tmp_path / "0.log"), **more)  # type: ignore[arg-type]
-
-
-async def end(running: Running) -> Exit:
-    async with asyncio.timeout(30):
-        return await running.ended
-
-
-def log_lines(tmp_path: Path) -> list[tuple[str, str, str]]:
-    lines = (tmp_path / "0.log").read_text().splitlines()
-    return [(stream, tag, text) for _, stream, tag, text in (line.split(" ", 3) for line in lines)]
-
-
-def stdout(tmp_path: Path) -> list[str]:
-    return [text for stream, _, text in log_lines(tmp_path) if stream == "stdout"]
-
-
-async def until(condition: object) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    return pid in processes.table()
 
 
 async def test_output_is_logged_with_time_stream_and_completeness(tmp_path: Path) -> None:
@@ -124,100 +86,6 @@ async def test_a_mount_that_cannot_be_made_fails_the_creation(tmp_path: Path) ->
             await node.run(shell(tmp_path, "true", mounts=[Mount("/no/such/source", "/mnt")]))
     assert caught.value.stage == "create"
     assert "/no/such/source" in str(caught.value)
-
-
-async def test_stop_sends_sigterm_to_the_whole_group(tmp_path: Path) -> None:
-    child = "(trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.01; done)"
-    script = f"{child} & trap 'wait; echo parent; exit 143' TERM; wait"
-    async with runtime() as node:
-        running = await node.run(shell(tmp_path, script))
-        await until(lambda: (tmp_path / "0.log").stat().st_size)
-        node.stop("c", 20)
-        outcome = await end(running)
-    assert outcome.code == 143
-    assert stdout(tmp_path) == ["ready", "child", "parent"]
-
-
-async def test_a_child_keeps_its_grace_when_the_leader_is_gone(tmp_path: Path) -> None:
-    script = "(trap 'sleep 0.2; echo saved; exit' TERM; echo ready; while :; do sleep 0.01; done) & wait"
-    async with runtime() as node:
-        running = await node.run(shell(tmp_path, script))
-        await until(lambda: (tmp_path / "0.log").stat().st_size)
-        node.stop("c", 20)
-        assert (await end(running)).code == 143
-    assert stdout(tmp_path) == ["ready", "saved"]
-
-
-async def test_sigkill_follows_after_the_grace(tmp_path: Path) -> None:
-    async with runtime() as node:
-        running = await node.run(shell(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.01; done"))
-        await until(lambda: (tmp_path / "0.log").stat().st_size)
-        node.stop("c", 0.1)
-        outcome = await end(running)
-    assert (outcome.code, outcome.signal) == (137, 9)
-
-
-async def test_whatever_the_leader_left_in_its_group_dies_with_it(tmp_path: Path) -> None:
-    async with runtime() as node:
-        running = await node.run(shell(tmp_path, "sleep 1000 & echo $!"))
-        assert (await end(running)).code == 0
-        child = int(log_lines(tmp_path)[0][2])
-        await until(lambda: not alive(child))
-
-
-@pytest.mark.parametrize(
-    "escape", ["setsid sleep 1000 & echo $!", "setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.2"]
-)
-async def test_what_left_the_group_dies_soon_after(tmp_path: Path, escape: str) -> None:
-    async with runtime() as node:
-        running = await node.run(shell(tmp_path, escape))
-        assert (await end(running)).code == 0
-        child = int(log_lines(tmp_path)[0][2])
-        await until(lambda: not alive(child))
-
-
-async def test_another_containers_daemon_is_spared_by_the_sweep(tmp_path: Path) -> None:
-    async with runtime() as node:
-        daemon = await node.run(
-            Launch(
-                id="d",
-                argv=["sh", "-c", "setsid sleep 1000 & echo $!; sleep 1000"],
-                env=dict(PATH),
-                log=str(tmp_path / "0.log"),
-            )
-        )
-        await until(lambda: (tmp_path / "0.log").stat().st_size)
-        child = int(log_lines(tmp_path)[0][2])
-        short = await node.run(Launch(id="e", argv=["true"], env=dict(PATH), log=str(tmp_path / "e.log")))
-        await end(short)
-        await asyncio.sleep(0.3)  # a sweep has happened
-        assert alive(child)
-        node.stop("d", 0)
-        await end(daemon)
-        await until(lambda: not alive(child))
-
-
-async def test_above_the_memory_limit_it_is_killed_as_out_of_memory(tmp_path: Path) -> None:
-    hog = Launch(
-        id="c",
-        argv=[sys.executable, "-c", "x = bytearray(200 << 20); import time; time.sleep(100)"],
-        env=dict(PATH),
-        log=str(tmp_path / "0.log"),
-        memory_limit=100 << 20,
-    )
-    async with runtime() as node:
-        outcome = await end(await node.run(hog))
-    assert (outcome.code, outcome.out_of_memory) == (137, True)
-
-
-async def test_memory_shared_by_forked_workers_counts_once(tmp_path: Path) -> None:
-    script = "import os, time; x = bytearray(60 << 20); [os.fork() for _ in range(2)]; time.sleep(2.5)"
-    shared = Launch(
-        id="c", argv=[sys.executable, "-c", script], env=dict(PATH), log=str(tmp_path / "0.log"), memory_limit=150 << 20
-    )
-    async with runtime() as node:
-        outcome = await end(await node.run(shared))
-    assert (outcome.code, outcome.out_of_memory) == (0, False)
 
 
 async def test_exec_shares_the_view_and_ends_with_the_container(tmp_path: Path) -> None:
