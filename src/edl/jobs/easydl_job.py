@@ -252,7 +252,7 @@ class EasydlLook:
     # The end.
 
     def _after_the_end(self) -> Outcome:
-        """Pods that still run are stopped, those that ended stay for their logs."""
+        """Pods that still run are stopped and addresses let go; pods that ended stay for their logs."""
         sizes = dict.fromkeys(ROLES, 0)
         roles = self._roles(sizes, Grant(0))
         counts = {role.name: role.plan.counts for role in roles}
@@ -270,7 +270,8 @@ class EasydlLook:
                 if name in counts
             },
         )
-        intents: list[Intent] = [Delete(Pod.KIND, pod.name, pod.uid) for role in roles for pod in role.plan.delete]
+        intents, _ = Services(self._look, self._children, self._owner).reconcile(roles)
+        intents += [Delete(Pod.KIND, pod.name, pod.uid) for role in roles for pod in role.plan.delete]
         picture = self._picture(roles, sizes, Grant(0))
         over = replace(picture, facts=replace(picture.facts, end=self._old.phase.lower()))
         expiry = self._expiry()
