@@ -25,7 +25,7 @@ from edl.jobs.pytorch_children import WorkerChildren
 from edl.jobs.pytorch_environment import WORKER
 from edl.jobs.pytorch_status import ROLE, Picture, counted, decided, done, draw, told
 from edl.jobs.pytorch_verdict import judged, wakes
-from edl.jobs.record import Record, from_status
+from edl.jobs.record import Record, from_status, to_status
 from edl.jobs.refusal import name_taken, still_going
 from edl.jobs.sight import Sight
 from edl.jobs.slots import SlotPod, slot_name
@@ -243,17 +243,19 @@ class PytorchLook:
     def _after_the_end(self) -> Outcome:
         """Pods stay for their logs, unless cleanPodPolicy says otherwise; what they come to is still counted."""
         live = [pod for pod in self._sight.slots if pod.live]
-        counts = counted(replace(self._plan(len(live)).counts, desired=0))
-        status = replace(self._old, replica_statuses={ROLE: counts}) if counts != self._counted() else self._old
+        plan = self._plan(len(live))
+        memory = to_status(WORKER, plan.record)
+        status = replace(
+            self._old,
+            replica_statuses={ROLE: counted(replace(plan.counts, desired=0))},
+            slots=(memory,) if memory is not None else (),
+        )
         gone = expiry(self._old.completion_time, self._job.spec.ttl_seconds_after_finished)
         if gone is not None and gone <= self._now:
             return Outcome(status, intents=(Delete(self._view.kind, self._view.name, self._view.uid),))
         lingering = [pod for pod in self._sight.slots if pod.lingers and not pod.leaving]
         intents = (*self._cleaned(live), *(Delete(Pod.KIND, pod.name, pod.uid) for pod in lingering))
         return Outcome(status, intents=intents, deeds=tuple(done(intents)), wake=gone)
-
-    def _counted(self) -> object:
-        return (self._old.replica_statuses or {}).get(ROLE)
 
     def _cleaned(self, live: Sequence[SlotPod]) -> list[Intent]:
         policy = self._job.spec.clean_pod_policy
