@@ -26,6 +26,7 @@ from edl.kube.transport import HttpTransport, Request, Response, Transport
 from edl.operator.main import run_operator
 from edl.operator.resources import NODES
 from edl.operator.settings import OperatorSettings, ServiceSettings
+from tests.kube.account import operator_kubeconfig
 
 
 class Backend(Protocol):
@@ -74,12 +75,20 @@ class ProcessBackend:
     shell = python = "any"
 
     def __init__(
-        self, client: Client, transport: Callable[[], Transport], kubeconfig: Path, root: Path, *, lease: float
+        self,
+        client: Client,
+        transport: Callable[[], Transport],
+        kubeconfig: Path,
+        root: Path,
+        *,
+        lease: float,
+        installed: bool = False,
     ) -> None:
+        """`transport` is the operator's. `installed`: the kinds and its rights are there before it is."""
         self.client, self._transport, self.kubeconfig, self._root = client, transport, kubeconfig, root
         self._nodes: dict[str, Process] = {}
         self._operator: asyncio.Task[None] | None = None
-        self._lease = lease
+        self._lease, self._installed = lease, installed
         self._cord = Cord(transport())
         self._stop = asyncio.Event()
         self._started = 0
@@ -93,6 +102,7 @@ class ProcessBackend:
             lease=self._lease,
             pods=PodSettings(node_loss_seconds=1, data_root=str(self._root / "data")),
             service=ServiceSettings(host="127.0.0.1", port=0, url="https://127.0.0.1:{port}"),
+            register_crds=not self._installed,
         )
         self._stop, leads = asyncio.Event(), asyncio.Event()
         self._cord = Cord(self._transport())
@@ -185,13 +195,13 @@ async def embedded(
 
 @contextlib.asynccontextmanager
 async def kubernetes(kubeconfig: Path, root: Path, *, nodes: int = 2, cpu: str = "4") -> AsyncIterator[ProcessBackend]:
-    """A Kubernetes API server without nodes of its own, which ours join."""
-
-    def transport() -> HttpTransport:
-        return HttpTransport(from_kubeconfig([kubeconfig]))
-
-    client = Client(transport(), budget=Budget(qps=1000, burst=1000))
-    backend = ProcessBackend(client, transport, kubeconfig, root, lease=6.0)
+    """A Kubernetes API server without nodes of its own, which ours join. The operator has the rights that it has when
+    it is installed, and no others."""
+    account = await asyncio.to_thread(operator_kubeconfig, kubeconfig, root / "operator.kubeconfig")
+    client = Client(HttpTransport(from_kubeconfig([kubeconfig])), budget=Budget(qps=1000, burst=1000))
+    backend = ProcessBackend(
+        client, lambda: HttpTransport(from_kubeconfig([account])), kubeconfig, root, lease=6.0, installed=True
+    )
     try:
         for number in range(nodes):
             await backend.add_node(f"node-{number}", cpu)
