@@ -161,7 +161,7 @@ def test_a_member_that_cannot_stop_its_workers_is_left_behind_and_comes_later() 
     assert len(world.rounds) == 1
     world.pass_time(2)
     assert world.members() == ["a", "c"]
-    assert isinstance(world.lobby.word(slow, world.now), Stale)
+    assert isinstance(world.lobby.words([slow], world.now)[slow], Stale)
     world.dead.discard(slow)
     world.target = 3
     world.settle()

@@ -97,8 +97,7 @@ class World:
         return True
 
     def tell(self, agent: str) -> None:
-        word = self.lobby.word(agent, self.now) if agent in self.connected else None
-        if word is not None:
+        for word in self.lobby.words({agent} & self.connected, self.now).values():
             self.agents[agent].hear(word)
 
     def decide(self) -> bool:

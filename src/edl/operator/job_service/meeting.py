@@ -64,6 +64,7 @@ class Meeting:
         self._record: JobRecord | None = None
         self._state: DurableState | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._soon: asyncio.Handle | None = None
         self._forming: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -112,7 +113,7 @@ class Meeting:
                 ):
                     break
                 lobby.report(agent, _report.decode(message.data), self._clock())
-                self._look()
+                self._look_soon()
         except msgspec.DecodeError as error:
             log.warning("rendezvous: %s said what cannot be read: %s", agent, error)
         finally:
@@ -120,7 +121,7 @@ class Meeting:
             if self._links.get(agent) is link and not self._closed:
                 del self._links[agent]
                 lobby.lost(agent, self._clock())
-                self._look()
+                self._look_soon()
 
     def _unwelcome(self, hello: Hello) -> str:
         assert self._record is not None
@@ -141,7 +142,7 @@ class Meeting:
         if old:
             _background(old.socket.close())
         self._lobby.hello(hello, self._clock())
-        self._look()
+        self._look_soon()
         return self._lobby
 
     def _open(self, run: str) -> Lobby:
@@ -154,7 +155,13 @@ class Meeting:
 
     # ---- after anything that may matter: decide, make durable, tell
 
+    def _look_soon(self) -> None:
+        """Once for all that comes in together."""
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_soon(self._look)
+
     def _look(self) -> None:
+        self._soon = None
         lobby, record = self._lobby, self._record
         if lobby is None or record is None or self._closed:
             return
@@ -171,14 +178,8 @@ class Meeting:
             self._timer = asyncio.get_running_loop().call_later(max(plan.look_at - now, 0.0) + 0.001, self._look)
 
     def _tell(self, lobby: Lobby, now: float) -> None:
-        for agent, link in self._links.items():
-            word = lobby.word(agent, now)
-            if (
-                word is not None
-                and link.hello.run == lobby.run
-                and link.say(word)
-                and isinstance(word, Stale | Verdict)
-            ):
+        for agent, word in lobby.words(self._links, now).items():
+            if self._links[agent].say(word) and isinstance(word, Stale | Verdict):
                 log.info("rendezvous: %s is told: %s", agent, word.reason)
 
     async def _form(self, lobby: Lobby, formed: Round) -> None:

@@ -12,7 +12,7 @@ believed when it is not back after `linger` seconds, at once if another member's
 everybody for present until `GRACE` has passed: a change of leader is no reason to regroup.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -86,6 +86,11 @@ class Lobby:
     _pods: Pods = field(default_factory=Pods)
     _seen: set[str] = field(default_factory=set)
     _order: int = 0
+    _seated: frozenset[str] = frozenset()
+    """The members of the round, to look up."""
+
+    def __post_init__(self) -> None:
+        self._seated = frozenset(self._members())
 
     # ---- what happens
 
@@ -119,7 +124,7 @@ class Lobby:
                 known.finished = report.round
 
     def _wait(self, agent: Agent, report: Waiting, now: float) -> None:
-        if self.round and agent.id in self.round and self.round.number > report.after:
+        if self.round and agent.id in self._seated and self.round.number > report.after:
             agent.round = self.round.number  # it was given a seat already and has not heard of it
             return
         if agent.waits is None:
@@ -133,8 +138,9 @@ class Lobby:
     def adopt(self, formed: Round) -> None:
         """This round is durable: from now on it is the present one."""
         self.round, self.stale = formed, ""
+        self._seated = frozenset(self._members())
         for agent in self.agents.values():
-            if agent.id in formed:
+            if agent.id in self._seated:
                 agent.waits, agent.failure, agent.round = None, None, formed.number
 
     # ---- what follows from it
@@ -149,19 +155,23 @@ class Lobby:
         formed = self._form(now)
         return Plan(formed, None if formed else min((at for at in self._times() if at > now), default=None))
 
-    def word(self, agent: str, now: float) -> Word | None:
-        """What the agent has to know now, None if nothing."""
-        known = self.agents[agent]
+    def words(self, agents: Iterable[str], now: float) -> dict[str, Word]:
+        """What each of these has to know now; whoever is not in the answer has nothing to hear."""
+        wait = Wait(self._why_waiting(now))
+        said = {agent: self._word(self.agents[agent], wait, now) for agent in agents}
+        return {agent: word for agent, word in said.items() if word is not None}
+
+    def _word(self, agent: Agent, wait: Wait, now: float) -> Word | None:
         if self.round and self.round.over:
             return Over()
-        if known.waits:
-            return Wait(self._why_waiting(now))
-        if self.round is None or agent not in self.round or self.round.number != known.round:
+        if agent.waits:
+            return wait
+        if self.round is None or agent.id not in self._seated or self.round.number != agent.round:
             number = self.round.number if self.round else 0
-            return Stale(known.round, f"round {number} formed without it") if known.round else None
-        if known.failure and known.failure.round == known.round:
-            return self._verdict(known, now)
-        return Stale(known.round, self.stale) if self.stale else Formed(self.round)
+            return Stale(agent.round, f"round {number} formed without it") if agent.round else None
+        if agent.failure and agent.failure.round == agent.round:
+            return self._verdict(agent, now)
+        return Stale(agent.round, self.stale) if self.stale else Formed(self.round)
 
     def absent(self, agent: str, now: float) -> str:
         """Why a member of the round is not there any more; empty if it is, or if that is not certain yet."""
@@ -183,7 +193,7 @@ class Lobby:
     def _failures(self) -> Iterator[Agent]:
         """Members whose worker failed in the present round."""
         for agent in self.agents.values():
-            if self.round and agent.failure and agent.failure.round == self.round.number and agent.id in self.round:
+            if self.round and agent.failure and agent.failure.round == self.round.number and agent.id in self._seated:
                 yield agent
 
     def _members(self) -> list[str]:
@@ -204,7 +214,7 @@ class Lobby:
     def _joiners(self, now: float) -> list[Agent]:
         """Who waits without having been in the present round, first come first."""
         waiting = (agent for agent in self.agents.values() if agent.waits and agent.connected)
-        fresh = (agent for agent in waiting if not (self.round and agent.id in self.round))
+        fresh = (agent for agent in waiting if agent.id not in self._seated)
         return sorted((agent for agent in fresh if not self.absent(agent.id, now)), key=lambda agent: agent.order)
 
     # ---- does the round hold?
@@ -316,7 +326,7 @@ class Lobby:
 
     def _forget(self, now: float) -> None:
         """Agents that are not in the round and will not come back."""
-        for agent in [agent for agent in self.agents if not (self.round and agent in self.round)]:
+        for agent in [agent for agent in self.agents if agent not in self._seated]:
             if not self.agents[agent].connected and self.absent(agent, now):
                 del self.agents[agent]
 

@@ -61,10 +61,9 @@ def create(params: Parameters) -> Any:
 
 def connect(params: Parameters, settings: Settings, env: Mapping[str, str]) -> LinkThread:
     """The link of this process's agent. What is missing is named together with who should have set it."""
-    here = Environment.read({**env, "EDL_SERVICE_URL": params.endpoint or env.get("EDL_SERVICE_URL", "")})
+    endpoint = params.endpoint if "://" in params.endpoint or not params.endpoint else f"https://{params.endpoint}"
+    here = Environment.read({**env, "EDL_SERVICE_URL": env.get("EDL_SERVICE_URL") or endpoint})
     here.require("service_url", "namespace", "job", "token")
-    if not here.service_url.startswith(("http://", "https://")):
-        raise SettingError(f"--rdzv-endpoint is {here.service_url!r}, for the backend edl it must be https://host:port")
     url = f"{here.service_url.rstrip('/')}/v1/jobs/{here.namespace}/{here.job}/rendezvous"
     tls = tls_context(here.service_ca) if url.startswith("https:") else None
     hello = Hello(

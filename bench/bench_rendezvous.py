@@ -1,0 +1,221 @@
+"""How long training stops when a worker is killed, joins or leaves: torchrun with c10d as it comes, with c10d tuned as
+well as is known, and with EDL's rendezvous; and how long the rendezvous alone takes.
+
+Every row is the same unmodified script (examples/pytorch/train.py) on three agents of one worker each; a pause is the
+time between the last step of the old group and the first step of the new one, as the workers themselves noted it.
+Needs torch: `make bench-frameworks`. All raw times are printed.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import importlib.util
+import os
+import signal
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.frameworks.torchrun.group import Group, Leader  # noqa: E402 - after the path
+
+from edl.operator.job_service import JobRecord, JobService, MemoryStore  # noqa: E402
+from edl.runtime.rendezvous.link import Address, Link  # noqa: E402
+from edl.runtime.rendezvous.messages import Hello  # noqa: E402
+from edl.runtime.rendezvous.standing import Standing  # noqa: E402
+
+EVENTS = ("kill", "join", "leave")
+STUCK = 240.0  # an event that takes longer is given up
+
+
+@dataclass
+class Way:
+    name: str
+    backend: str
+    conf: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+
+
+WAYS = (
+    Way("c10d, defaults", "c10d"),
+    Way(
+        "c10d, tuned",
+        "c10d",
+        "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3",
+        {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},  # else restarts race on the keys of the last attempt
+    ),
+    Way("edl, workers not kept warm", "edl", "warm=0"),
+    Way("edl", "edl"),
+)
+
+
+class Stage:
+    """Three agents; the first one is never touched, because with c10d nobody survives it."""
+
+    def __init__(self, way: Way, folder: Path, leader: Leader) -> None:
+        self._way, self._group = way, Group(folder, leader, nnodes="2:4")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._leader, self._next = leader, 0
+
+    def start(self, count: int) -> None:
+        for _ in range(count):
+            pod = f"w{self._next}"
+            self._next += 1
+            self._leader.edit(target=len(self._group.agents) + 1)
+            env = {"PET_RDZV_BACKEND": self._way.backend, "PET_RDZV_CONF": self._way.conf, **self._way.env}
+            if self._way.backend == "c10d":
+                env |= {"PET_RDZV_ENDPOINT": self._endpoint, "PET_MAX_RESTARTS": "20"}
+            self._group.train(pod, pause=0.1, env=env)
+
+    def pause(self, event: str, before: int, after: int) -> float | None:
+        """Seconds without a step, None if training did not come back."""
+        self._wait(before, time.monotonic(), count=5)
+        victim = max(self._group.agents)
+        since = time.monotonic()
+        if event == "kill":
+            self._group.kill(victim)
+        elif event == "leave":
+            self._group.agents.pop(victim).send_signal(signal.SIGTERM)
+        else:
+            self.start(1)
+        first = self._wait(after, since, count=1)
+        if first is None:
+            return None
+        last: float = max(line["at"] for line in self._group.steps() if line["world"] == before and line["at"] < first)
+        return first - last
+
+    def _wait(self, world: int, since: float, count: int) -> float | None:
+        end = time.monotonic() + STUCK
+        while time.monotonic() < end:
+            steps: list[float] = [
+                line["at"] for line in self._group.steps() if line["world"] == world and line["at"] > since
+            ]
+            if len(steps) >= count:
+                return min(steps)
+            time.sleep(0.05)
+        return None
+
+    def close(self) -> None:
+        self._group.close()
+
+
+def run(way: Way) -> dict[str, float | None]:
+    leader = Leader()
+    with tempfile.TemporaryDirectory() as folder:
+        stage = Stage(way, Path(folder), leader)
+        try:
+            stage.start(3)
+            return {
+                "kill": stage.pause("kill", 3, 2),
+                "join": stage.pause("join", 2, 3),
+                "leave": stage.pause("leave", 3, 2),
+            }
+        finally:
+            stage.close()
+            leader.close()
+
+
+def report(found: dict[str, dict[str, list[float | None]]]) -> None:
+    ours = {event: _median(found[WAYS[-1].name][event]) for event in EVENTS}
+    print(f"{'pause of training (s)':<28}" + "".join(f"{event:>8} {'x edl':>7}  raw{'':<14}" for event in EVENTS))
+    for name, pauses in found.items():
+        cells = []
+        for event in EVENTS:
+            median, own = _median(pauses[event]), ours[event]
+            ratio = f"{median / own:.1f}" if median is not None and own else "-"
+            raw = " ".join("stuck" if one is None else f"{one:.2f}" for one in pauses[event])
+            cells.append(f"{'stuck' if median is None else f'{median:.2f}':>8} {ratio:>7}  {raw:<17}")
+        print(f"{name:<28}" + "".join(cells))
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+async def rendezvous_alone(agents: int) -> list[float]:
+    """Milliseconds from the operator's word that a pod is gone until the last survivor has its place again."""
+    names = [f"w{n}" for n in range(agents)]
+    record = JobRecord(uid="u", token="t", target=agents, pods=frozenset(names))
+    service = JobService(MemoryStore(), lambda namespace, name: [record])
+    service.lead()
+    runner = await service.serve("127.0.0.1", 0)
+    address = Address(f"http://127.0.0.1:{runner.addresses[0][1]}/v1/jobs/ns/j/rendezvous", "t")
+    links: dict[str, Link] = {}
+    tasks = []
+    for name in names:
+        standing = Standing(Hello(agent=f"{name}/1", run="r", minimum=1, maximum=agents))
+        standing.wait(f"{name}:1")
+        links[name] = Link(address, standing, changed=_again(links, name))
+        tasks.append(asyncio.create_task(links[name].run()))
+    times = []
+    for gone in names[: agents // 2]:
+        number = 1 + names.index(gone)
+        await _until(lambda n=number: all(link.standing.number == n for link in links.values()))  # type: ignore[misc]  # mypy: a default is no argument
+        links.pop(gone)
+        began = time.perf_counter()
+        record = JobRecord(uid="u", token="t", target=agents, pods=frozenset(links))
+        service.changed(("ns", "j", "edl"))
+        await _until(lambda n=number: all(link.standing.number == n + 1 for link in links.values()))  # type: ignore[misc]  # as above
+        times.append((time.perf_counter() - began) * 1000)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    service.retire()
+    await runner.cleanup()
+    return times
+
+
+def _again(links: dict[str, Link], name: str) -> Callable[[], None]:
+    def changed() -> None:
+        link = links.get(name)
+        if link and link.standing.stale:
+            link.standing.wait(f"{name}:{link.standing.number + 1}")
+            link.standing.stale = ""
+            link.say()
+
+    return changed
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=1, help="of every way; c10d as it comes takes four minutes each")
+    parser.add_argument("--only", default="", help="ways whose name contains this")
+    options = parser.parse_args()
+    for agents in (2, 8, 64):
+        times = asyncio.run(rendezvous_alone(agents))
+        print(
+            f"rendezvous alone, {agents:>2} agents: median {statistics.median(times):.1f} ms, most {max(times):.1f} ms"
+        )
+    if importlib.util.find_spec("torch") is None:
+        print("pauses of training are not measured: torch is not installed here; `make bench-frameworks` does it")
+        return
+    ways = [way for way in WAYS if options.only in way.name]
+    found: dict[str, dict[str, list[float | None]]] = {way.name: {event: [] for event in EVENTS} for way in ways}
+    for _ in range(options.rounds):
+        for way in ways:
+            pauses = run(way)
+            print(f"{way.name}: " + ", ".join(f"{event} {pause}" for event, pause in pauses.items()), flush=True)
+            for event, pause in pauses.items():
+                found[way.name][event].append(pause)
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    with contextlib.suppress(KeyError):
+        report(found)
+
+
+if __name__ == "__main__":
+    main()

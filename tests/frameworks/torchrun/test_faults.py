@@ -1,0 +1,153 @@
+"""Real torchrun agents with an unmodified script, and everything that can happen to them."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.frameworks.torchrun.group import Group, end, group, until
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(300)]
+
+
+def ranks(made: Group) -> dict[str, int]:
+    return {pod: rank for rank, pod in enumerate(made.leader.members)}
+
+
+def test_members_come_and_go(tmp_path: Path) -> None:
+    with group(tmp_path) as made:
+        made.leader.edit(target=3)
+        made.train("a", "b", "c")
+        made.until_training(3)
+        before = ranks(made)
+
+        made.kill("c" if before["c"] else "b")  # all that runs in one pod
+        made.until_training(2)
+        assert made.leader.number == 2
+        assert all(made.agents[pod].poll() is None for pod in made.leader.members)
+
+        made.leader.edit(target=3)
+        made.train("d")  # its successor
+        made.until_training(3)
+        assert made.leader.number == 3
+        assert ranks(made)["a"] == before["a"], "a survivor keeps its rank"
+
+        made.agents["a"].send_signal(signal.SIGTERM)
+        made.until_training(2)
+        assert made.leader.number == 4
+        assert made.code("a") != 0
+
+        done = made.steps()
+        assert max(line["step"] for line in done) > 9
+        saved = torch.load(tmp_path / "model.pt", weights_only=True)["step"]
+        assert saved % 5 == 0, "a checkpoint is whole, whoever was killed while writing one"
+
+
+@pytest.mark.parametrize("restarts", [0, 3])
+def test_a_killed_worker_process(tmp_path: Path, restarts: int) -> None:
+    with group(tmp_path) as made:
+        made.leader.edit(target=2)
+        made.train("a", "b", env={"PET_MAX_RESTARTS": str(restarts)})
+        made.until_training(2)
+        (victim,) = made.workers("b")[-1:]
+        end(victim)
+        if restarts:
+            made.until_training(2)
+            assert all(agent.poll() is None for agent in made.agents.values())
+        else:
+            assert made.code("b") == 1, "its own failure, and nothing is left to restart it"
+            made.until_training(1)
+            assert made.agents["a"].poll() is None, "which is not the failure of others"
+        assert made.leader.number == 2
+
+
+def test_a_killed_agent_takes_its_workers_along(tmp_path: Path) -> None:
+    with group(tmp_path) as made:
+        made.leader.edit(target=2)
+        made.train("a", "b")
+        made.until_training(2)
+        below = made.tree("b")[1:]
+        end(made.agents["b"].pid)
+        made.agents["b"].wait()
+        made.until_training(1)
+        until(lambda: not any(process.is_running() for process in below), "end of the orphans")
+
+
+def test_the_service_goes_and_comes(tmp_path: Path) -> None:
+    with group(tmp_path) as made:
+        made.leader.edit(target=2)
+        made.train("a", "b")
+        made.until_training(2)
+        made.leader.down()
+        made.until_training(2, more=10)  # nobody is there to ask, and nobody needs to
+        made.leader.up()
+        made.until_training(2, more=30)
+        assert made.leader.number == 1, "no regroup"
+
+        end(made.workers("b")[-1])  # while there is no leader, in the middle of which they have to meet
+        made.leader.down()
+        time.sleep(1.0)
+        made.leader.up()
+        made.until_training(1)
+        assert made.leader.members == ["a"]
+
+
+def test_the_end_is_the_end_for_all_and_for_latecomers(tmp_path: Path) -> None:
+    with group(tmp_path) as made:
+        made.leader.edit(target=2)
+        made.train("a", "b", steps=20, pause=0.0)
+        assert (made.code("a"), made.code("b")) == (0, 0)
+        made.train("late", steps=20)
+        assert made.code("late") == 0
+        assert torch.load(tmp_path / "model.pt", weights_only=True)["step"] == 20
+
+
+def test_a_script_that_cannot_be_imported_fails_at_once(tmp_path: Path) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text("import no_such_module\n")
+    with group(tmp_path, script=script) as made:
+        made.leader.edit(target=2)
+        made.start("a", "b")
+        assert (made.code("a"), made.code("b")) == (1, 1)
+        assert made.leader.number <= 2, "each was blamed once, nobody spins"
+        assert "No module named 'no_such_module'" in made.report()
+
+
+def test_a_worker_that_hangs_in_a_collective_is_interrupted(tmp_path: Path) -> None:
+    """The peer's process is stopped, then its pod is said to be gone: nothing breaks by itself."""
+    with group(tmp_path) as made:
+        made.leader.edit(target=2, pods=frozenset("ab"))
+        made.train("a", "b")
+        made.until_training(2)
+        for process in reversed(made.tree("b")):
+            process.suspend()
+        time.sleep(0.5)
+        stuck = made.workers("a")
+        made.leader.edit(pods=frozenset("a"))  # as the operator says of a node that is lost
+        made.until_training(1)
+        assert made.workers("a") != stuck
+
+
+def test_what_a_step_adds_up_to_does_not_depend_on_who_came_and_went(tmp_path: Path) -> None:
+    """The same model in the end, up to the order of sums, as one that was never disturbed."""
+    with group(tmp_path) as made:
+        made.leader.edit(target=2)
+        made.train("a", "b", steps=80, pause=0.03)
+        made.until_training(2)
+        made.kill("b")
+        assert made.code("a") == 0
+        disturbed = torch.load(tmp_path / "model.pt", weights_only=True)
+        worlds = {line["world"] for line in made.steps()}
+        (tmp_path / "model.pt").rename(tmp_path / "disturbed.pt")
+    with group(tmp_path / "calm") as made:
+        made.leader.edit(target=1)
+        made.train("a", steps=80, pause=0.0)
+        assert made.code("a") == 0
+        calm = torch.load(made.folder / "model.pt", weights_only=True)
+    assert worlds == {1, 2}
+    assert disturbed["step"] == calm["step"] == 80
+    for name, value in calm["model"].items():
+        assert torch.allclose(disturbed["model"][name], value, atol=1e-4), json.dumps(name)
