@@ -547,3 +547,15 @@ def test_an_entrypoint_reaches_the_shell_as_it_was_written() -> None:
     world = running(trainer={"entrypoint": "echo $$ $HOME $(date)"})
     container = world.objects["Pod", "j-trainer-0"]["spec"]["containers"][0]
     assert container["command"][-1] == "echo $$$$ $HOME $(date)", "Kubernetes makes one of two"
+
+
+def test_a_trainer_that_fails_after_the_end_counts_once() -> None:
+    world = World(manifest(fault_tolerant=False))
+    world.grant = Grant(3, "Started", "starts")
+    world.live()
+    world.end("j-trainer-0", 1)
+    world.step()
+    assert world.status["phase"] == "failed"
+    world.end("j-trainer-1", 1)
+    world.live()
+    assert world.status["replica_statuses"][-1]["failed"] == 2

@@ -24,7 +24,7 @@ from edl.jobs.look import Look
 from edl.jobs.outcome import Outcome, Refusal
 from edl.jobs.phase import Facts
 from edl.jobs.podset import Counts, PodSetPlan, Wanted, plan_pods
-from edl.jobs.record import from_status
+from edl.jobs.record import from_status, to_status
 from edl.jobs.refusal import name_taken, still_going
 from edl.jobs.sight import Sight
 from edl.jobs.slots import SlotPod
@@ -241,11 +241,13 @@ class TrainingLook:
                 path = "/spec/parallelism" if kind == Job.KIND else "/spec/replicas"
                 intents.append(change(kind, seen, [add(path, 0)]))
         counts = self._sight.counts(TRAINER, plan.counts, sizes)
+        memory = to_status(TRAINER, plan.record)  # who ends after the end counts once, too
         status = replace(
             self._old,
             replica_statuses=tuple(
                 replace(old, **_asdict(counts.get(old.role, Counts()))) for old in self._old.replica_statuses
             ),
+            slots=(memory,) if memory is not None else (),
         )
         tally = self._tally(plan)
         gone = expiry(self._old.completion_time, self._job.spec.ttl_seconds_after_finished)
