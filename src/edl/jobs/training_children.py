@@ -30,6 +30,7 @@ class TrainingChildren:
 
     def __init__(self, job: TrainingJob, view: JobView, settings: PodSettings) -> None:
         self._job, self._view, self._settings = job, view, settings
+        self._templates: dict[str, Data] = {}
 
     def wanted(self, sizes: Mapping[str, int]) -> list[Child]:
         """In the order of making. A role at 0 keeps its objects: they cost nothing and hold its place."""
@@ -58,7 +59,8 @@ class TrainingChildren:
             "controller-uid": job.uid,
             "job-name": job.name,
         }
-        template["metadata"]["labels"] = {**template["metadata"]["labels"], **batch}
+        both = {**template["metadata"]["labels"], **batch}
+        template = {**template, "metadata": {**template["metadata"], "labels": both}}
         told = environment.trainer_slot(new.index)
         return slot_pod(template, self._view, TRAINER, new, job, subdomain=self.name(TRAINER), environment=told)
 
@@ -91,9 +93,9 @@ class TrainingChildren:
 
     def _etcd(self, role: Role, size: int) -> Child:
         template = self._template(role, "Always")
-        container = dict(template["spec"]["containers"][0])
-        container.setdefault("command", self._etcd_command(role))
-        template["spec"]["containers"][0] = container
+        first, *others = template["spec"]["containers"]
+        containers = [{"command": self._etcd_command(role), **first}, *others]
+        template = {**template, "spec": {**template["spec"], "containers": containers}}
         spec = {
             "replicas": size,
             "serviceName": self.name(ETCD),
@@ -124,6 +126,13 @@ class TrainingChildren:
         ]
 
     def _template(self, role: Role, restart_policy: str) -> Data:
+        """Made once, however many pods are made from it; whoever wants it otherwise makes a copy."""
+        known = self._templates.get(role.name)
+        if known is None:
+            known = self._templates[role.name] = self._make_template(role, restart_policy)
+        return known
+
+    def _make_template(self, role: Role, restart_policy: str) -> Data:
         view, settings = self._view, self._settings
         told = [
             *environment.common(view, role.name, settings.access),

@@ -1,8 +1,11 @@
 """Where a kind of object lives in the Kubernetes API. Knows paths and nothing else: no I/O, no discovery."""
 
+import re
 from urllib.parse import quote
 
 import msgspec
+
+_PLAIN = re.compile(r"[A-Za-z0-9._~-]*\Z").match  # nearly all names are, and quoting costs more than the rest
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -32,7 +35,7 @@ class Resource(msgspec.Struct, frozen=True):
         parts.append(self.plural)
         if name:
             parts.append(name)
-        path = "/" + "/".join(quote(part, safe="") for part in parts)
+        path = "/" + "/".join(part if _PLAIN(part) else quote(part, safe="") for part in parts)
         return f"{path}/{quote(subresource)}" if subresource else path
 
 
