@@ -39,84 +39,82 @@ PAGE = 500
 
 def pod(number: int, version: int) -> dict[str, Any]:
     """A pod as a training job has them: 4.5 KB with what Kubernetes adds."""
-    job, index, node = f"job-{number // 16}", str(number % 16), f"node-{number % 1000:04d}.cluster.internal"
     stamp = f"2030-01-01T{number % 24:02d}:{number % 60:02d}:00Z"
-    labels = {"app": "trainer", "edl.dev/job": job, "edl.dev/role": "trainer", "edl.dev/index": index}
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "controller": True, "blockOwnerDeletion": True}
-    managed = [_managed(who, number, stamp) for who in ("edl", "kubelet")]
-    env = [{"name": f"EDL_SETTING_{n}", "value": f"value-of-{job}-{n}"} for n in range(26)]
+    metadata = _metadata(number, version, stamp)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": f"{job}-trainer-{index}",
-            "namespace": f"team-{number % 40}",
-            "uid": f"{number:08x}-0000-4000-8000-{number:012x}",
-            "resourceVersion": str(version),
-            "creationTimestamp": stamp,
-            "labels": labels,
-            "annotations": {"edl.dev/epoch": str(number % 7)},
-            "ownerReferences": [{**owner, "uid": f"{number // 16:08x}-1111-4000-8000-000000000000"}],
-            "managedFields": managed,
-        },
-        "spec": {
-            "nodeName": node,
-            "serviceAccountName": "trainer",
-            "restartPolicy": "Never",
-            "schedulerName": "default-scheduler",
-            "terminationGracePeriodSeconds": 30,
-            "priority": 1000,
-            "tolerations": [
-                {
-                    "key": f"node.kubernetes.io/{what}",
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 300,
-                }
-                for what in ("not-ready", "unreachable")
-            ],
-            "containers": [
-                {
-                    "name": "trainer",
-                    "image": "example/trainer:1.4.2",
-                    "command": ["sh", "-c", "python train.py"],
-                    "env": env,
-                    "resources": {
-                        "requests": {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"},
-                        "limits": {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "1"},
-                    },
-                    "volumeMounts": [
-                        {"name": name, "mountPath": f"/mnt/{name}"}
-                        for name in ("data", "cache", "kube-api-access-x7k2p")
-                    ],
-                }
-            ],
-            "volumes": [{"name": name, "emptyDir": {}} for name in ("data", "cache", "kube-api-access-x7k2p")],
-        },
-        "status": {
-            "phase": "Running",
-            "hostIP": f"10.0.{number % 250}.{number % 199}",
-            "podIP": f"10.{number % 200}.{number % 250}.{number % 99}",
-            "startTime": stamp,
-            "conditions": [
-                {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": stamp}
-                for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-            ],
-            "containerStatuses": [
-                {
-                    "name": "trainer",
-                    "ready": True,
-                    "restartCount": 0,
-                    "started": True,
-                    "image": "example/trainer:1.4.2",
-                    "imageID": f"example/trainer@sha256:{number:064x}",
-                    "containerID": f"containerd://{number:064x}",
-                    "state": {"running": {"startedAt": stamp}},
-                    "lastState": {},
-                }
-            ],
-            "qosClass": "Burstable",
-        },
+        "metadata": metadata,
+        "spec": _spec(number),
+        "status": _status(number, stamp),
+    }
+
+
+def _metadata(number: int, version: int, stamp: str) -> dict[str, Any]:
+    job, index = f"job-{number // 16}", str(number % 16)
+    labels = {"app": "trainer", "edl.dev/job": job, "edl.dev/role": "trainer", "edl.dev/index": index}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "controller": True, "blockOwnerDeletion": True}
+    return {
+        "name": f"{job}-trainer-{index}",
+        "namespace": f"team-{number % 40}",
+        "uid": f"{number:08x}-0000-4000-8000-{number:012x}",
+        "resourceVersion": str(version),
+        "creationTimestamp": stamp,
+        "labels": labels,
+        "annotations": {"edl.dev/epoch": str(number % 7)},
+        "ownerReferences": [{**owner, "uid": f"{number // 16:08x}-1111-4000-8000-000000000000"}],
+        "managedFields": [_managed(who, number, stamp) for who in ("edl", "kubelet")],
+    }
+
+
+def _spec(number: int) -> dict[str, Any]:
+    volumes = ("data", "cache", "kube-api-access-x7k2p")
+    tolerated = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    asked = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
+    container = {
+        "name": "trainer",
+        "image": "example/trainer:1.4.2",
+        "command": ["sh", "-c", "python train.py"],
+        "env": [{"name": f"EDL_SETTING_{n}", "value": f"value-of-job-{number // 16}-{n}"} for n in range(26)],
+        "resources": {"requests": asked, "limits": {**asked, "cpu": "8"}},
+        "volumeMounts": [{"name": name, "mountPath": f"/mnt/{name}"} for name in volumes],
+    }
+    return {
+        "nodeName": f"node-{number % 1000:04d}.cluster.internal",
+        "serviceAccountName": "trainer",
+        "restartPolicy": "Never",
+        "schedulerName": "default-scheduler",
+        "terminationGracePeriodSeconds": 30,
+        "priority": 1000,
+        "tolerations": [{"key": f"node.kubernetes.io/{what}", **tolerated} for what in ("not-ready", "unreachable")],
+        "containers": [container],
+        "volumes": [{"name": name, "emptyDir": {}} for name in volumes],
+    }
+
+
+def _status(number: int, stamp: str) -> dict[str, Any]:
+    kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    container = {
+        "name": "trainer",
+        "ready": True,
+        "restartCount": 0,
+        "started": True,
+        "image": "example/trainer:1.4.2",
+        "imageID": f"example/trainer@sha256:{number:064x}",
+        "containerID": f"containerd://{number:064x}",
+        "state": {"running": {"startedAt": stamp}},
+        "lastState": {},
+    }
+    return {
+        "phase": "Running",
+        "hostIP": f"10.0.{number % 250}.{number % 199}",
+        "podIP": f"10.{number % 200}.{number % 250}.{number % 99}",
+        "startTime": stamp,
+        "conditions": [
+            {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": stamp} for kind in kinds
+        ],
+        "containerStatuses": [container],
+        "qosClass": "Burstable",
     }
 
 

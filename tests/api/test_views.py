@@ -86,23 +86,25 @@ def test_edl_runs_its_own_servers_unless_they_name_a_command() -> None:
     assert (trainer["command"], trainer["workingDir"]) == (["sh", "-c", "python train.py"], "/home/job-1/")
 
 
+TEMPLATE: Data = {
+    "metadata": {"labels": {"team": "ads"}, "name": "dropped"},
+    "spec": {
+        "tolerations": [{"key": "gpu"}],
+        "nodeSelector": {"zone": "a", "disk": "hdd"},
+        "volumes": [{"name": "cache", "emptyDir": {}}],
+        "containers": [
+            {"name": "log", "image": "log", "resources": {"limits": {"cpu": "100m"}}},
+            {"name": "trainer", "image": "under", "env": [{"name": "A"}], "volumeMounts": [{"name": "cache"}]},
+        ],
+    },
+}
+
+
 def test_what_the_job_says_lies_over_the_template() -> None:
-    template = {
-        "metadata": {"labels": {"team": "ads"}, "name": "dropped"},
-        "spec": {
-            "tolerations": [{"key": "gpu"}],
-            "nodeSelector": {"zone": "a", "disk": "hdd"},
-            "volumes": [{"name": "cache", "emptyDir": {}}],
-            "containers": [
-                {"name": "log", "image": "log", "resources": {"limits": {"cpu": "100m"}}},
-                {"name": "trainer", "image": "under", "env": [{"name": "A"}], "volumeMounts": [{"name": "cache"}]},
-            ],
-        },
-    }
     job = varied(
         TRAINING_JOB,
         **{
-            "spec.trainer.template": template,
+            "spec.trainer.template": TEMPLATE,
             "spec.NodeSelector": {"disk": "ssd"},
             "spec.imagePullSecrets": [{"name": "key"}],
             "spec.volumes": [{"name": "data", "hostPath": {"path": "/data"}}],

@@ -182,6 +182,20 @@ OPERATIONS = st.lists(
 )
 
 
+async def carry_out(
+    work: WorkQueue[str], wanted: dict[str, float], what: str, key: str, priority: int, number: float
+) -> None:
+    """One of OPERATIONS; `wanted` is when each key was last asked for."""
+    if what == "wait":
+        await asyncio.sleep(number)
+        return
+    if what == "retry":
+        work.retry(key, priority=priority)
+    else:
+        work.add(key, priority=priority, delay=number if what == "later" else 0.0)
+    wanted[key] = asyncio.get_running_loop().time()
+
+
 @settings(max_examples=60, deadline=None)
 @given(OPERATIONS, st.integers(1, 3))
 def test_whatever_is_added_is_worked_on_after_it_was_added(
@@ -207,15 +221,8 @@ def test_whatever_is_added_is_worked_on_after_it_was_added(
                 work.done(key)
 
         workers = [asyncio.create_task(worker()) for _ in range(n)]
-        for what, key, priority, number in operations:
-            if what == "wait":
-                await asyncio.sleep(number)
-                continue
-            if what == "retry":
-                work.retry(key, priority=priority)
-            else:
-                work.add(key, priority=priority, delay=number if what == "later" else 0.0)
-            wanted[key] = time()
+        for operation in operations:
+            await carry_out(work, wanted, *operation)
         await asyncio.sleep(1000)
         assert all(started[key] >= when for key, when in wanted.items())
         assert not working

@@ -112,20 +112,34 @@ def test_case_1_twenty_jobs_share_the_cluster(capsys: pytest.CaptureFixture[str]
     assert mean >= 0.98 * bound
 
 
+class Nginx:
+    """The online service: pods of 3 cores and 3 GiB that are not ours."""
+
+    def __init__(self, made: VirtualCluster) -> None:
+        self.made, self.wanted = made, 0
+
+    def scale(self, to: int) -> None:
+        for number in range(self.wanted, to):
+            self.made.add_foreign(f"nginx-{number:03}", spec(3, "3Gi"), owner="nginx")
+        for number in range(to, self.wanted):
+            self.made.delete_foreign(f"nginx-{number:03}")
+        self.wanted = to
+        self.made.settle()
+
+    @property
+    def running(self) -> int:
+        return sum(pod.name.startswith("nginx") and bool(pod.node) for pod in self.made.pods.values())
+
+
+def mean_between(used: dict[int, float], first: int, last: int) -> float:
+    shares = [share for seconds, share in used.items() if first <= seconds <= last]
+    return sum(shares) / len(shares)
+
+
 def test_case_2_the_online_service_is_never_short_after_one_cycle(capsys: pytest.CaptureFixture[str]) -> None:
     made = cluster()
-    wanted = 0
-
-    def scale(to: int) -> None:
-        nonlocal wanted
-        for number in range(wanted, to):
-            made.add_foreign(f"nginx-{number:03}", spec(3, "3Gi"), owner="nginx")
-        for number in range(to, wanted):
-            made.delete_foreign(f"nginx-{number:03}")
-        wanted = to
-        made.settle()
-
-    scale(400)
+    nginx = Nginx(made)
+    nginx.scale(400)
     steps = {110: 300, 205: 200, 295: 100, 390: 200, 480: 300, 575: 400}
     used: dict[int, float] = {}
     ratios: list[float] = []
@@ -134,21 +148,18 @@ def test_case_2_the_online_service_is_never_short_after_one_cycle(capsys: pytest
         if seconds < 30 and seconds % 5 == 0:
             made.submit(mnist(seconds // 5, start=15))
         if seconds in steps:
-            scale(steps[seconds])
+            nginx.scale(steps[seconds])
         made.cycle()
         nobody_waits_while_another_has_more(made)
-        running = sum(pod.name.startswith("nginx") and bool(pod.node) for pod in made.pods.values())
         if seconds not in steps:
-            assert running == wanted, (seconds, running, "short after one cycle")
-        shortfall += wanted - running
+            assert nginx.running == nginx.wanted, (seconds, nginx.running, "short after one cycle")
+        shortfall += nginx.wanted - nginx.running
         used[seconds] = utilisation(made)
         if seconds in (365, 460, 555, 695):  # long after a step: whatever froze has thawed
             ratios.append(used[seconds] / packing_bound(made))
         made.advance(TICK)
     sizes = [made.size(name) for name in sorted(made.jobs)]
-    until_550 = [share for seconds, share in used.items() if seconds <= 550]
-    off_peak = [share for seconds, share in used.items() if 310 <= seconds <= 370]
-    mean, low = sum(until_550) / len(until_550), sum(off_peak) / len(off_peak)
+    mean, low = mean_between(used, 0, 550), mean_between(used, 310, 370)
     with capsys.disabled():
         print("\ncase 2: online pods short after one cycle: 0 (the published run ended with 332 of 400)")
         print(f"  utilisation to 550 s {mean:.3f} (published run: 0.834), off-peak {low:.3f} (0.794)")
