@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
     from edl.demo.story import Outcome
 
+OPENING = (
+    "Starting a Kubernetes cluster on this machine: {nodes} nodes with {cores} cores each for trainers and services. "
+    "Pods are processes, training is real.\nLines with a number are what users and chance do to it, the others are "
+    "what EDL decides, and why.\n"
+)
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="the same story in less time, with less to see")
@@ -43,6 +49,9 @@ def run(options: argparse.Namespace) -> int:
     show(console, outcome)
     out.write_text(draw(outcome.recording))
     console.print(f"[dim]the picture is in {out}[/]")
+    console.print(
+        "[dim]next: `. .venv/bin/activate`, then `edl run examples/fit_a_line/job.yaml`; the README goes on[/]"
+    )
     return 0 if outcome.good else 1
 
 
@@ -50,7 +59,7 @@ async def _play(console: "Console", *, quick: bool) -> "Outcome":
     import logging
     import tempfile
 
-    from edl.demo.cast import QUICK, SLOW, examples
+    from edl.demo.cast import NODES, QUICK, SLOW, examples
     from edl.demo.stage import stage
     from edl.demo.story import play
     from edl.demo.view import LiveView, PlainView
@@ -60,6 +69,7 @@ async def _play(console: "Console", *, quick: bool) -> "Outcome":
         raise CommandError("the demo trains with the repository's scripts, which are not here: run it in a clone")
     logging.getLogger("edl").setLevel(logging.CRITICAL)  # processes die here by intent
     pace = QUICK if quick else SLOW
+    console.print(OPENING.format(nodes=NODES, cores=pace.cores), soft_wrap=True)
     view = LiveView(console) if console.is_terminal else PlainView()
     try:
         with tempfile.TemporaryDirectory(prefix="edl-demo-") as home:
