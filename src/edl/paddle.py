@@ -87,6 +87,7 @@ def _train(env: Environment, script: str, arguments: list[str]) -> None:
     service = _service(env)
     slot = claim(service, env, TRAINER, env.index)
     servers = await_servers(service, _count())
+    check_kept(model_servers(service), servers)
     queue = hooks.FileQueue(servers) if env.master else None
     hooks.install(hooks.FirstValues(service, servers, slot), queue)
     with queue or contextlib.nullcontext():

@@ -91,5 +91,14 @@ async def test_an_elastic_script_survives_the_kill_of_its_first_trainer(story: S
     assert missing <= set(re.findall(BEGUN, found["paddle-ctr-trainer-0"])), "only the killed one could not say it"
 
 
+async def test_a_lost_server_fails_the_job_and_is_named(story: Story) -> None:
+    job = await submit(story, "ctr.yaml", FILES="200")
+    await story.until(lambda: _some(story, "paddle-ctr", 3), "it trains")
+    [victim, _] = await story.pods("pserver", "paddle-ctr")
+    assert kill_pod(job["metadata"]["uid"], victim)
+    status = await story.until_phase("failed", "paddle-ctr")
+    assert "parameter server" in status["root_cause"]["message"], status["root_cause"]
+
+
 async def _some(story: Story, name: str, count: int) -> bool:
     return len(re.findall(COUNTS, "\n".join((await logs(story, name)).values()))) >= count
