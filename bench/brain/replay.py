@@ -36,7 +36,8 @@ def replay(
 
 
 class Ours:
-    """The shipping policy, with the bookkeeping that a trainer does."""
+    """The shipping policy, with the bookkeeping that a trainer does. Only workers are in play here, so it is told of
+    throughput alone; the nine rules are also told how busy the server is, without which they say nothing."""
 
     def __init__(self, most: int) -> None:
         self._settings = Settings(max_workers=most)
@@ -44,6 +45,7 @@ class Ours:
 
     def __call__(self, samples: list[Sample], workers: int) -> int:
         now = samples[-1].time
+        samples = [msgspec.structs.replace(sample, pods={}) for sample in samples]
         if not self._plans:
             self._plans.append(PlanRecord(1, 0.0, start(Features(), [], None, self._settings)))
         plan = self._plans[-1].plan

@@ -66,7 +66,8 @@ def tried_in_vain(facts: JobFacts, now: float, settings: Settings) -> int | None
     return min(held, default=None)
 
 
-GROWTH = ("workers-explore", "workers-curve")
+PROBE = "workers-probe"
+GROWTH = ("workers-explore", "workers-curve", PROBE)
 
 
 def changed(

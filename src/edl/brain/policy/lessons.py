@@ -65,59 +65,61 @@ def _peak(facts: JobFacts, role: str) -> Peak:
 
 
 class Library:
-    """Lessons with their features as columns, so that ten thousand of them are compared at once."""
+    """Lessons with their features as columns, a row each, so that ten thousand of them are compared at once."""
 
     def __init__(self, lessons: Sequence[Lesson] = ()) -> None:
-        self._by_job: dict[str, Lesson] = {lesson.job: lesson for lesson in lessons}
-        self._stale = True
+        self._rows: dict[str, int] = {}
         self._lessons: list[Lesson] = []
-        self._numbers: NDArray[np.float64] = np.zeros((0, len(NUMBERS)))
-        self._words: dict[str, NDArray[np.int64]] = {}
-        self._strategies: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._numbers: NDArray[np.float64] = np.zeros((64, len(NUMBERS)))
+        self._words: NDArray[np.int64] = np.zeros((64, len(WORDS) + 1), np.int64)  # the strategy is the last
+        for lesson in lessons:
+            self.add(lesson)
 
     def __len__(self) -> int:
-        return len(self._by_job)
+        return len(self._lessons)
 
     def add(self, lesson: Lesson) -> None:
-        self._by_job[lesson.job] = lesson
-        self._stale = True
+        """A later lesson of a job takes the place of the earlier one."""
+        if WORKER not in lesson.roles:
+            return
+        row = self._rows.setdefault(lesson.job, len(self._lessons))
+        if row == len(self._lessons):
+            self._lessons.append(lesson)
+            if row == len(self._numbers):
+                self._numbers, self._words = (np.concatenate([old, old]) for old in (self._numbers, self._words))
+        self._lessons[row] = lesson
+        self._numbers[row], self._words[row] = _numbers(lesson.features), _words(lesson.features)
 
     def of(self, job: str) -> Lesson | None:
-        return self._by_job.get(job)
+        return self._lessons[self._rows[job]] if job in self._rows else None
 
     def similar(self, features: Features, settings: Settings, *, besides: str = "") -> list[tuple[float, Lesson]]:
-        """The most similar past jobs and how similar they are, best first, `besides` one: the job itself."""
-        if not features.program and not features.image:
+        """The most similar past jobs and how similar they are, best first, `besides` one: the job itself. Of equally
+        similar ones the newest comes first."""
+        if not self._lessons or not (features.program or features.image):
             return []  # what nothing is known of is like nothing
-        if self._stale:
-            self._index()
-        if not self._lessons:
-            return []
         alike = np.exp(-self._distances(features))
-        order = np.argsort(-alike, kind="stable")[: settings.neighbours + 1]
-        found = [(float(alike[row]), self._lessons[row]) for row in order if alike[row] >= settings.similar]
-        return [(likeness, lesson) for likeness, lesson in found if lesson.job != besides][: settings.neighbours]
-
-    def _index(self) -> None:
-        usable = [lesson for lesson in self._by_job.values() if WORKER in lesson.roles]
-        self._lessons = sorted(usable, key=lambda lesson: -lesson.time)  # of equally similar ones the newest first
-        self._numbers = np.array([_numbers(lesson.features) for lesson in self._lessons]).reshape(-1, len(NUMBERS))
-        self._words = {
-            word: np.array([hash(getattr(lesson.features, word)) for lesson in self._lessons], np.int64)
-            for word in WORDS
-        }
-        self._strategies = np.array([hash(lesson.features.strategy) for lesson in self._lessons], np.int64)
-        self._stale = False
+        rows = np.flatnonzero(alike >= settings.similar)
+        most = min(len(rows), 4 * settings.neighbours)
+        rows = rows[np.argpartition(-alike[rows], most - 1)[:most]] if most else rows
+        found = [(float(alike[row]), self._lessons[row]) for row in rows if self._lessons[row].job != besides]
+        found.sort(key=lambda pair: (-round(pair[0], 6), -pair[1].time))
+        return found[: settings.neighbours]
 
     def _distances(self, features: Features) -> NDArray[np.float64]:
         """Sums of weighted differences; another strategy is nothing alike. An unknown number is half a difference."""
-        own, weights = np.array(_numbers(features)), np.array(list(NUMBERS.values()))
-        apart = np.abs(self._numbers - own)
-        apart = np.where(np.isnan(apart), np.where(np.isnan(self._numbers) & np.isnan(own), 0.0, 0.5), apart)
-        total: NDArray[np.float64] = apart @ weights
-        for word, weight in WORDS.items():
-            total = total + weight * (self._words[word] != hash(getattr(features, word)))
-        return np.where(self._strategies == hash(features.strategy), total, np.inf)
+        count, own = len(self._lessons), np.array(_numbers(features))
+        numbers, words = self._numbers[:count], self._words[:count]
+        apart = np.abs(numbers - own)
+        apart = np.where(np.isnan(apart), np.where(np.isnan(numbers) & np.isnan(own), 0.0, 0.5), apart)
+        differ = words != np.array(_words(features), np.int64)
+        total: NDArray[np.float64] = apart @ np.array(list(NUMBERS.values()))
+        total = total + differ[:, :-1] @ np.array(list(WORDS.values()))
+        return np.where(differ[:, -1], np.inf, total)
+
+
+def _words(features: Features) -> list[int]:
+    return [hash(getattr(features, word)) for word in (*WORDS, "strategy")]
 
 
 def _numbers(features: Features) -> list[float]:

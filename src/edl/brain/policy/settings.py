@@ -23,6 +23,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     marginal: float = 0.2  # a further worker must bring this share of what the first one brings
     tolerance: float = 0.03  # throughput that may be given up to free workers
     worthwhile: float = 0.04  # a gain below this share is not worth a change
+    probe: float = 1.25  # how much more is tried, now and then, after a rest of `hold` seconds
+    efficient: float = 0.9  # while a worker brings at least this share of what fewer did each
     pauses: float = 10.0  # a change must have this many of its own pauses left to pay in
     # Did it pay.
     paid: float = 0.25  # of the promised gain

@@ -8,12 +8,13 @@ import math
 from .bounds import growth_bound
 from .curve import Curve, fit, points
 from .facts import JobFacts, Plan
-from .history import changed, comparable, newest, speed
+from .history import PROBE, barred, changed, comparable, newest, speed
 from .load import busiest
 from .settings import Settings
 from .units import WORKER
 
 LEAST_PAUSE = 3.0
+DOWN = 0.75
 
 
 def workers(facts: JobFacts, now: float, settings: Settings) -> Plan | str:
@@ -29,7 +30,11 @@ def workers(facts: JobFacts, now: float, settings: Settings) -> Plan | str:
     if best > present:
         return _grow(facts, curve, present, best, settings)
     if best < present and curve.sizes >= 2:
-        return _shrink(facts, curve, present, best, settings)
+        found = _shrink(facts, curve, present, best, settings)
+        if isinstance(found, Plan):
+            return found
+    if (probe := _probe(facts, present, bound, now, settings)) is not None:
+        return probe
     return f"{present} workers: {why if best == bound else 'a further one would bring too little'}"
 
 
@@ -80,7 +85,9 @@ def _grow(facts: JobFacts, curve: Curve, present: int, best: int, settings: Sett
 def _shrink(facts: JobFacts, curve: Curve, present: int, best: int, settings: Settings) -> Plan | str:
     """Gives up workers that bring nothing; `best` is where the margin ends, a little more keeps the throughput."""
     goal = curve.at(present) * (1 - settings.tolerance)
-    keep = next((size for size in range(best, present) if curve.at(size) >= goal), present)
+    smallest = points(comparable(facts))[0].workers
+    least = max(best, min(smallest - 1, math.ceil(smallest * DOWN)), 1)  # below what was tried a curve knows little
+    keep = next((size for size in range(least, present) if curve.at(size) >= goal), present)
     if keep >= present:
         return f"{present} workers: fewer would cost more than {settings.tolerance:.0%}"
     loss = curve.at(keep) / curve.at(present) - 1
@@ -91,6 +98,30 @@ def _shrink(facts: JobFacts, curve: Curve, present: int, best: int, settings: Se
         slots=facts.slots,
         confidence=curve.confidence,
         expected=round(curve.at(keep), 3),
+    )
+
+
+def _probe(facts: JobFacts, present: int, bound: int, now: float, settings: Settings) -> Plan | None:
+    """A few more, now and then, while every worker still brings what the first ones did: what once seemed to be the
+    end may have been a bad moment. As long as it pays, on at once."""
+    last, rate = facts.plans[-1] if facts.plans else None, speed(newest(facts, settings.samples))
+    goes_on = last is not None and last.plan.rule == PROBE and last.verdict == "paid"
+    rested = last is not None and now - last.time >= settings.hold and not barred(facts, PROBE, now, settings)
+    size = min(bound, max(present + 1, int(present * settings.probe)))
+    if not (goes_on or rested) or size <= present or _too_late(facts, rate, settings):
+        return None
+    each = max(point.throughput / point.workers for point in points(comparable(facts)) if point.workers <= present)
+    if rate / present < settings.efficient * each:
+        return None
+    gain, share = round((size / present - 1) / 2, 4), rate / present / each
+    return Plan(
+        rule=PROBE,
+        reason=f"{present} workers still bring {share:.0%} of what fewer did each: {size} are tried again",
+        roles=changed(facts, WORKER, replicas=size),
+        slots=facts.slots,
+        confidence=0.2,
+        gain=gain,
+        expected=round(rate * (1 + gain), 3),
     )
 
 
