@@ -109,8 +109,8 @@ def test_the_operator_understands_what_it_is_told() -> None:
         "0.5",
         "requests",
     )
-    assert (settings.lease, settings.probes, settings.register_crds) == (9.0, ("0.0.0.0", PROBE_PORT), False)
-    assert settings.webhook == ("0.0.0.0", WEBHOOK_PORT)
+    assert (settings.lease, settings.probes, settings.register_crds) == (9.0, ("", PROBE_PORT), False)
+    assert settings.webhook == ("", WEBHOOK_PORT)
     assert settings.service is not None
     assert settings.service.port == SERVICE_PORT
 

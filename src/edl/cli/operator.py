@@ -50,7 +50,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _service_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--service", metavar="HOST:PORT", default="0.0.0.0:8443", help="where the job service listens (%(default)s)"
+        "--service",
+        metavar="HOST:PORT",
+        default="0.0.0.0:8443",
+        help="where the job service listens; no HOST: everywhere (%(default)s)",
     )
     parser.add_argument(
         "--service-url", metavar="URL", default="", help="how pods reach it (default: the Service edl-job-service)"

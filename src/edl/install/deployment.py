@@ -91,7 +91,8 @@ def _container(choices: Choices) -> dict[str, Any]:
 
 
 def arguments(choices: Choices) -> list[str]:
-    """Of `edl operator`. The kinds are installed with it, so that it needs no right to register any."""
+    """Of `edl operator`. It listens on every address that the pod has, of either family. The kinds are installed with
+    it, so that it needs no right to register any."""
     return [
         "operator",
         "--namespace=$(POD_NAMESPACE)",
@@ -100,9 +101,9 @@ def arguments(choices: Choices) -> list[str]:
         f"--max-load={choices.max_load}",
         f"--available={choices.available}",
         f"--lease={choices.lease}",
-        f"--service=0.0.0.0:{SERVICE_PORT}",
-        f"--probes=0.0.0.0:{PROBE_PORT}",
-        f"--webhook=0.0.0.0:{WEBHOOK_PORT}",
+        f"--service=:{SERVICE_PORT}",
+        f"--probes=:{PROBE_PORT}",
+        f"--webhook=:{WEBHOOK_PORT}",
         "--no-crds",
     ]
 
