@@ -55,6 +55,17 @@ async def test_a_job_uses_idle_room_is_scaled_by_hand_and_edited(elastic: Elasti
     assert (await elastic.status())["replicaStatuses"]["Worker"].get("failed", 0) == 0
 
 
+async def test_a_size_that_changes_again_and_again_ends_where_it_should(elastic: Elastic) -> None:
+    await elastic.submit(OBEDIENT, 1, 4, notes={"edl.dev/pin": "true"})
+    for size in (2, 4, 1, 3):
+        await elastic.scale(size)
+    await elastic.until_running(3)
+    await elastic.until_phase("Running")
+    status = await elastic.status()
+    assert (status["scale"]["current"], status["scale"]["target"]) == (3, 3)
+    assert status["replicaStatuses"]["Worker"].get("failed", 0) == 0
+
+
 async def test_two_of_three_fail_as_in_the_design(elastic: Elastic) -> None:
     script = 'test "$EDL_INDEX" = 2 && sleep 100; echo "worker $EDL_INDEX: no such file"; exit 1'
     await elastic.create(_three(elastic, script))
