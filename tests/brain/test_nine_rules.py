@@ -1,13 +1,13 @@
-"""The nine rules that we are measured against say what they are known to say; and ours does better on what was recorded."""
+"""The nine rules that we are measured against say what they are known to say; ours loses less on what was recorded."""
 
 from pathlib import Path
 
 import msgspec
 import pytest
-
 from bench.brain import nine_rules as nine
 from bench.brain.recordings import Recording
 from bench.brain.replay import HOUR, Nine, Ours, replay
+
 from edl.brain.policy.facts import PodUse, Sample
 
 RECORDED = sorted((Path(__file__).parents[2] / "bench" / "brain" / "recorded").glob("*.json"))
