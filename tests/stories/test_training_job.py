@@ -236,3 +236,10 @@ async def test_many_small_jobs_at_once(story: Story) -> None:
     await asyncio.gather(*(story.submit(name, script="sleep 0.5") for name in names))
     for name in names:
         await story.until_phase("succeeded", name)
+
+
+async def test_an_entrypoint_that_ends_at_once_has_succeeded(story: Story) -> None:
+    await story.submit(script="true", trainer={"min-instance": 2})
+    status = await story.until_phase("succeeded")
+    assert status["reason"] == "all 2 trainers finished"
+    await story.until_complete()
