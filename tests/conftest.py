@@ -1,6 +1,11 @@
 """What every test shares: the rule that a skipped test fails the gate unless it said beforehand why it may skip."""
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How fast a busy machine makes examples says nothing about the product.
+settings.register_profile("edl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("edl")
 
 # One of each cluster per session, whichever tests ask for it.
 pytest_plugins = ["tests.kube.clusters", "tests.kube.installed"]

@@ -1,6 +1,7 @@
 """Manifests made to exhaust their reader are refused within a second of CPU time and 200 MB, as a process is seen."""
 
-import os
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -25,17 +26,25 @@ BOMBS = {
 }
 
 
+# A process of its own between us and the command: a child's peak counts what its parent had when it was made, and a
+# test runner may have more than the limit.
+MEASURE = """
+import json, resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=sys.stderr).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps({"code": code, "kilobytes": used.ru_maxrss, "seconds": used.ru_utime + used.ru_stime}))
+"""
+
+
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_is_refused_quickly_and_in_little_memory(bomb: str, tmp_path: Path) -> None:
-    file, said = tmp_path / "bomb.yaml", tmp_path / "said"
+    file = tmp_path / "bomb.yaml"
     file.write_bytes(BOMBS[bomb])
-    with said.open("wb") as output:
-        command = [sys.executable, "-m", "edl.cli.main", "validate", "-f", str(file)]
-        actions = [(os.POSIX_SPAWN_DUP2, output.fileno(), 1)]
-        pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=actions)
-    _, status, usage = os.wait4(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 1
-    assert said.read_text().startswith(f"{file}:")
-    assert len(said.read_text().splitlines()) <= 101
-    assert usage.ru_maxrss < 200_000, "in KB"
-    assert usage.ru_utime + usage.ru_stime < 1.0
+    command = [sys.executable, "-c", MEASURE, sys.executable, "-m", "edl.cli.main", "validate", "-f", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    measured = json.loads(done.stdout)
+    assert measured["code"] == 1
+    assert done.stderr.startswith(f"{file}:")
+    assert len(done.stderr.splitlines()) <= 101
+    assert measured["kilobytes"] < 200_000
+    assert measured["seconds"] < 1.0
