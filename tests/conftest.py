@@ -1,7 +1,11 @@
 """What every test shares: the rule that a skipped test fails the gate unless it said beforehand why it may skip."""
 
+import gc
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+gc.disable()  # collecting the tests makes a great many objects and no garbage; a quarter of its time would go there
 
 # How fast a busy machine makes examples says nothing about the product.
 settings.register_profile("edl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,3 +31,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if _skipped and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
