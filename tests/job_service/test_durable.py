@@ -226,3 +226,20 @@ async def test_the_memory_store_compares() -> None:
     with pytest.raises(ConflictError):
         await store.save("ns", "j", RECORD, JobState(), None)
     assert await store.save("ns", "j", RECORD, JobState(), version) != version
+
+
+async def test_a_write_that_cannot_wait_goes_at_once_and_takes_others_along() -> None:
+    time, store = Timeline(), MemoryStore()
+    state = durable(store, time)
+    await state.write(putting(b"first"))
+    patient = asyncio.create_task(state.write(putting(b"second", "other")))
+    await time.advance(0.2)
+    assert store.writes == 1
+    hasty = asyncio.create_task(state.write(putting(b"third"), at_once=True))
+    await time.advance(0.05)
+    assert (store.writes, patient.done(), hasty.done()) == (2, True, True)
+    later = asyncio.create_task(state.write(putting(b"fourth")))
+    await time.advance(0.5)
+    assert (store.writes, later.done()) == (2, False), "the hurry was of that one alone"
+    await time.advance(2.0)
+    assert (store.writes, later.done()) == (3, True)

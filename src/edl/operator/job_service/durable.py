@@ -135,7 +135,7 @@ class DurableState:
     async def _commit_all(self) -> None:
         while self._staged is not self.committed:
             if (pause := self._allowance.wait(self._clock())) > 0:
-                await self._sleep(pause)
+                await self._gather(pause)
             await self._turns.take()
             try:
                 await self._commit(self._staged)
@@ -154,6 +154,7 @@ class DurableState:
 
     async def _commit(self, staged: JobState) -> None:
         self._allowance.spend(self._clock())
+        self._hurry.clear()
         try:
             self._version = await self._store.save(*self._key, staged, self._version)
         except (ConflictError, UnavailableError):
