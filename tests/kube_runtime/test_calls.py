@@ -150,7 +150,6 @@ async def test_the_whole_status_is_kept() -> None:
         (422, "Invalid", "is_invalid"),
         (403, "Forbidden", "is_forbidden"),
         (401, "Unauthorized", "is_unauthorized"),
-        (429, "TooManyRequests", "is_too_many_requests"),
     ],
 )
 def test_errors_can_be_told_apart(code: int, reason: str, true: str) -> None:

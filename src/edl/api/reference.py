@@ -16,7 +16,6 @@ _WORDS = {
     "template": "pod template",
     "anything": "object",
 }
-_AS_IN_KUBERNETES = ("resources",)
 _HEAD = """\
 # The kinds
 

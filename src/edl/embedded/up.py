@@ -9,6 +9,7 @@ import contextlib
 import gc
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 import edl
 from edl.embedded.home import Claim, Home, HomeInUseError, Running
 
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0  # it takes about one; past this something is in its way, and the log says what
 _STOP_SECONDS = 30.0
 _LOG_BYTES = 10 << 20
 _LOG_TAIL = 4000
@@ -45,27 +46,32 @@ class UpSettings:
     working_dir: str = "/"
 
 
-def start(settings: UpSettings) -> Running:
+def start(settings: UpSettings, *, patience: float = _READY_SECONDS) -> Running:
     """Start a cluster in the background; what runs, once it is ready. HomeInUseError, UpError."""
     home = Home(settings.home)
     claim = home.claim()
     reader, writer = os.pipe()
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         os.close(reader)
         _become_cluster(home, settings, claim, writer)
     claim.close()  # the child holds it too
     os.close(writer)
-    return _wait_ready(home, reader)
+    return _wait_ready(home, reader, child, patience)
 
 
-def _wait_ready(home: Home, reader: int) -> Running:
+def _wait_ready(home: Home, reader: int, child: int, patience: float) -> Running:
     with os.fdopen(reader) as pipe:
-        answer = pipe.readline()  # ends at the latest when the child does
+        in_time = select.select([pipe], [], [], patience)[0]
+        if not in_time:
+            os.kill(child, signal.SIGTERM)
+        answer = pipe.readline() if in_time else ""  # ends at the latest when the child does
     message: dict[str, Any] = json.loads(answer) if answer else {}
     if "ready" in message:
         return Running(**message["ready"])
     tail = home.log.read_text(errors="replace")[-_LOG_TAIL:] if home.log.exists() else ""
-    raise UpError(message.get("failed") or f"the cluster ended while it started; the end of {home.log}:\n{tail}")
+    what = "ended while it started" if in_time else f"was not ready within {patience:g} s and is stopped"
+    raise UpError(message.get("failed") or f"the cluster {what}; the end of {home.log}:\n{tail}")
 
 
 def _become_cluster(home: Home, settings: UpSettings, claim: Claim, writer: int) -> NoReturn:

@@ -123,10 +123,6 @@ class ApiError(KubeError):
     def is_unauthorized(self) -> bool:
         return self.code == 401
 
-    @property
-    def is_too_many_requests(self) -> bool:
-        return self.code == 429
-
 
 _REASONS = {
     400: "BadRequest",

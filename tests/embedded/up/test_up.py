@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.embedded.cluster_fixture import PODS, Cluster, eventually, pod
 
-from edl.embedded.home import Home
+from edl.embedded.home import Home, HomeInUseError
 from edl.embedded.node.supervisor import processes
 from edl.kube.client import Client
 from edl.kube.kubeconfig import load_account
@@ -110,6 +110,7 @@ async def test_up_and_down_and_up_again(edl: Edl) -> None:
     assert not alive(first.pid)
     assert edl.left() == []
     assert not port_is_open(first.url)
+    assert [path for path in edl.home.rglob("*") if path.is_socket()] == []
     assert (await asyncio.to_thread(edl, "down")).stdout == "nothing was up\n"
     await asyncio.to_thread(edl.up, "--nodes", "2")
     second = Home(edl.home).running()
@@ -168,6 +169,26 @@ async def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "store.db" in done.stderr or "database" in done.stderr
     assert Home(home).claim() is not None
+
+
+async def test_a_start_that_takes_too_long_is_given_up(edl: Edl) -> None:
+    program = (
+        "import sys; from pathlib import Path; from edl.embedded.up import UpError, UpSettings, start\n"
+        "try: start(UpSettings(home=Path(sys.argv[1]), operator=False), patience=0.0)\n"
+        "except UpError as error: sys.exit(str(error))"
+    )
+    command = [sys.executable, "-c", program, str(edl.home)]
+    done = await asyncio.to_thread(subprocess.run, command, env=edl.env, capture_output=True, text=True, timeout=90)
+    assert "the cluster was not ready within 0 s and is stopped; the end of" in done.stderr
+
+    async def free() -> bool:
+        try:
+            Home(edl.home).claim().close()
+        except HomeInUseError:
+            return False
+        return edl.left() == []
+
+    await eventually(free)
 
 
 @pytest.mark.parametrize(

@@ -141,10 +141,6 @@ async def write_status(client: Client, cache: Informer[Any], item: Any, status: 
     await cache.wait_seen(written["metadata"]["resourceVersion"])
 
 
-def is_available(pod: Pod, min_ready_seconds: int, now: float) -> bool:
-    return ready_for(pod, now) >= min_ready_seconds
-
-
 def ready_for(pod: Pod, now: float) -> float:
     """Seconds since the pod became ready; -1 if it is not."""
     ready = pod.ready_condition

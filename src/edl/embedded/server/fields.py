@@ -19,10 +19,6 @@ def problems(body: bytes, kind: Type) -> list[str]:
     return list(_walk(document, kind, ""))
 
 
-def has_duplicates(body: bytes) -> bool:
-    return any(True for text in _walk(json.loads(body, object_pairs_hook=_Pairs), None, "") if text.startswith("dup"))
-
-
 def _walk(value: Any, kind: Type | None, path: str) -> Iterator[str]:
     if isinstance(value, _Pairs):
         yield from _object(value, kind.schema if isinstance(kind, SchemaOr) else kind, path)
