@@ -140,7 +140,7 @@ def test_a_grant_to_the_trainer_alone_is_none_to_workers() -> None:
     world.plan(parameter_server=role(1), worker=role(2))
     world.live()
     assert world.names("Pod") == ["j-trainer"]
-    assert world.told()["reason"] == "the scheduler has not looked at its plan yet"
+    assert world.told()["reason"] == "the scheduler has not looked at it yet"
 
 
 def test_a_finished_worker_is_not_replaced() -> None:

@@ -111,6 +111,7 @@ EASYDL_JOB = Kind(
         Column("Strategy", ".spec.distributionStrategy"),
         Column("Now", f"{_SCALE}.current", "integer"),
         Column("Target", f"{_SCALE}.target", "integer"),
+        Column("Max", ".status.plan.roles.worker.replicas", "integer"),
         Column("Reason", f"{_SCALE}.reason"),
         _AGE,
     ),

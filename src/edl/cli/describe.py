@@ -65,7 +65,8 @@ def render(
 
 def _what(job: Summary, now: float, progress: Progress | None) -> str:
     granted = "none" if job.target is None else job.target
-    size = f"{job.now or 0} now, {granted} granted, {job.least}..{job.most} allowed"
+    allowed = f", {job.least or 1}..{job.most} allowed" if job.most else ""
+    size = f"{job.now or 0} now, {granted} granted{allowed}"
     lines = {
         "Job": f"{job.kind.name} {job.namespace}/{job.name} ({job.kind.group})",
         "Phase": f"{job.phase or 'new'}, submitted {age(job.created, now)} ago",

@@ -13,6 +13,7 @@ from edl.api import timestamp, views
 from edl.api.core import Pod
 from edl.api.easydl_job import EasydlStatus, ElasticJob
 from edl.api.easydl_plan import EVALUATOR, PS, TRAINER, WORKER, counted, followed, ruling
+from edl.api.job_resource import JobResource
 from edl.api.roles import replicas_at
 from edl.api.status import ReplicaCounts, Scale
 from edl.jobs.children import Owner, adoption, change
@@ -42,7 +43,6 @@ UNDECIDED_FOR = 1.0  # a new job's first word waits so long for the scheduler's,
 RESTARTS = 3
 FAILURE_PAUSE = 2.0
 NO_PLAN = "the trainer runs; no JobResource names the job yet"
-NOT_PLANNED = "the scheduler has not looked at its plan yet"
 
 
 class EasydlLook:
@@ -50,7 +50,7 @@ class EasydlLook:
         self._look, self._job, self._now = look, look.job, look.now
         self._old: EasydlStatus = look.job.status
         self._observed, self._settings = look.observed, look.settings
-        self._ruler = ruling(self._job, look.companions)
+        self._ruler = self._granted_ruler()
         self._plan = followed(self._job, self._ruler)
         self._view = views.view(self._job, resource=self._ruler, installation=look.settings.installation)
         self._owner = Owner(self._view.api_version, self._view.kind, self._view.name, self._view.uid)
@@ -61,6 +61,15 @@ class EasydlLook:
 
     # What is.
 
+    def _granted_ruler(self) -> JobResource | None:
+        """The plan that rules. One by which the job's size counts another role is followed once the scheduler has
+        granted something by it: what it granted before says nothing about that role."""
+        ruler, grant = ruling(self._job, self._look.companions), self._look.grant
+        counts = counted(followed(self._job, ruler))
+        if counts == counted(self._old.plan) or (grant is not None and (WORKER in grant.roles) == (counts == WORKER)):
+            return ruler
+        return None
+
     def _known_scale(self) -> Scale:
         """What was granted in another role than the one that is counted now does not count."""
         scale = self._old.scale or Scale()
@@ -69,11 +78,8 @@ class EasydlLook:
 
     def _granted(self) -> Grant | None:
         grant, workers = self._look.grant, self._view.lead.name == WORKER
-        if grant is not None and (WORKER in grant.roles) == workers:
-            return grant
-        if self._scale.target is not None or self._old.scale is None or self._old.scale.target is None:
-            return remembered(self._scale)
-        return Grant(0 if workers else 1, "Waiting", NOT_PLANNED)
+        about = grant is not None and (WORKER in grant.roles) == workers
+        return grant if about else remembered(self._scale)
 
     def _sizes(self, grant: Grant) -> dict[str, int]:
         """A trainer that has its place keeps it while its plan waits for room: it may find a better one."""

@@ -54,7 +54,9 @@ def _ruling(plan: JobResource, picture: Picture) -> Verdict:
     if picture.facts.end:
         return Verdict(False, "JobOver", "the job is over")
     if picture.plan.source != plan.metadata.name:
-        return Verdict(False, "Waiting", "waits until the job's trainer has its place")
+        placed = picture.scale.target
+        words = "the scheduler has not looked at it yet" if placed else "waits until the job's trainer has its place"
+        return Verdict(False, "Waiting", words)
     granted = {role.name: role.wanted.size for role in picture.roles if role.name != TRAINER and role.role}
     updates = _updates(plan, picture)
     return Verdict(True, picture.scale.code, picture.scale.reason, granted, updates)

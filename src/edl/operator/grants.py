@@ -17,10 +17,12 @@ class Grants:
         return self._by_uid.get(uid)
 
     def put(self, uid: str, grant: Grant) -> bool:
-        """Whether that is news worth a look at the job: another target, or another reason for it."""
+        """Whether that is news worth a look at the job: another target, another reason for it, or other roles."""
         known = self._by_uid.get(uid)
         self._by_uid[uid] = grant
-        return known is None or (known.target, known.code) != (grant.target, grant.code)
+        if known is None or (known.target, known.code) != (grant.target, grant.code):
+            return True
+        return known.roles.keys() != grant.roles.keys()
 
     def keep(self, uids: Container[str]) -> None:
         """Forgets jobs that are gone."""
