@@ -4,10 +4,14 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from edl.api.admission import check
+from edl.api.training_job import TrainingJob
 from edl.paddle import main
 from edl.runtime.paddle.hooks import FileQueue, FirstValues
 from edl.runtime.paddle.servers import (
@@ -192,3 +196,10 @@ def test_a_dataset_that_is_in_memory_is_refused() -> None:
 def test_outside_of_a_pod_it_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train.py"]) == 2
     assert "EDL_JOB_NAMESPACE is not set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["fit_a_line.yaml", "ctr.yaml"])
+def test_the_examples_can_be_submitted(name: str) -> None:
+    manifest = yaml.safe_load((Path(__file__).parents[2] / "examples" / "paddle" / name).read_text())
+    checked = check(manifest)
+    assert (isinstance(checked.object, TrainingJob), checked.problems) == (True, ())
