@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import logging
 import os
-import secrets
 import sys
 import time
 from pathlib import Path
@@ -48,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     token.add_argument("subject", metavar="SUBJECT", help="namespace/name, namespace/* or *")
     token.add_argument("--for", dest="lifetime", metavar="DURATION", help="e.g. 24h (default: for ever)")
     for asking in (plan, jobs, show):
-        asking.add_argument("--url", help="the Brain (default $EDL_BRAIN_URL; `plan` without one reads the database)")
+        asking.add_argument("--url", help="the Brain (default $EDL_BRAIN_URL, else `edl up`'s)")
         asking.add_argument("--token", help="default $EDL_BRAIN_TOKEN, else one made with the key")
 
 
@@ -176,7 +175,7 @@ def _client(options: argparse.Namespace) -> "BrainClient":
     from edl.brain.client import BrainClient
     from edl.brain.tokens import mint
 
-    url = options.url or os.environ.get("EDL_BRAIN_URL") or f"http://127.0.0.1:{PORT}"
+    url = options.url or os.environ.get("EDL_BRAIN_URL") or _known()
     token = options.token or os.environ.get("EDL_BRAIN_TOKEN") or mint(_key(options), "*", time.time() + 60)
     return BrainClient(url, token, ca=os.environ.get("EDL_BRAIN_CA", ""))
 
@@ -186,15 +185,15 @@ def _database(options: argparse.Namespace) -> str:
 
 
 def _key(options: argparse.Namespace, *, create: bool = False) -> bytes:
-    from edl.brain.tokens import read_key
+    from edl.brain.keys import key_at
 
-    path = Path(options.key) if options.key else home() / "brain.key"
-    if create and not options.key and not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_hex(32))
-    return read_key(_read(str(path)))
+    return key_at(Path(options.key) if options.key else home() / "brain.key", create=create and not options.key)
+
+
+def _known() -> str:
+    """The Brain beside a cluster on this machine, else where one is by default."""
+    place = home() / "brain.url"
+    return place.read_text().strip() if place.exists() else f"http://127.0.0.1:{PORT}"
 
 
 def _settings(options: argparse.Namespace) -> "Settings":

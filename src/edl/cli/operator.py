@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from edl.cli.connect import UNREACHABLE, chosen_kubeconfig
 
 if TYPE_CHECKING:
-    from edl.operator.settings import OperatorSettings
+    from edl.operator.settings import BrainSettings, OperatorSettings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +65,9 @@ def _service_arguments(parser: argparse.ArgumentParser) -> None:
         help="our address, to which the leader points the Service ($POD_IP)",
     )
     parser.add_argument("--no-service", action="store_true", help="serve no job service")
+    parser.add_argument("--brain-url", metavar="URL", help="where trainers of EasyDL jobs find Brain")
+    parser.add_argument("--brain-key", metavar="FILE", help="the key that Brain's tokens are made with")
+    parser.add_argument("--brain-ca", metavar="FILE", help="who signed its certificate, if nobody public did")
     parser.add_argument(
         "--webhook", metavar="HOST:PORT", help="check jobs for API servers here, before they are stored"
     )
@@ -111,8 +114,26 @@ def settings_of(options: argparse.Namespace) -> "OperatorSettings":
         scheduler=Settings(policy=options.policy, max_load=options.max_load, available=options.available),
         service=None if options.no_service else service,
         webhook=_address(options.webhook, "--webhook") if options.webhook else None,
+        brain=_brain(options),
         register_crds=not options.no_crds,
     )
+
+
+def _brain(options: argparse.Namespace) -> "BrainSettings | None":
+    from pathlib import Path
+
+    from edl.brain.keys import key_at
+    from edl.operator.settings import BrainSettings
+
+    if not options.brain_url:
+        return None
+    if not options.brain_key:
+        raise ValueError("--brain-url needs --brain-key: the key that Brain checks its callers' tokens with")
+    try:
+        authority = Path(options.brain_ca).read_text() if options.brain_ca else ""
+        return BrainSettings(options.brain_url, key_at(Path(options.brain_key)), authority)
+    except OSError as error:
+        raise ValueError(f"{error.filename} cannot be read: {error.strerror}") from None
 
 
 def _address(text: str, option: str) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edl.embedded.brain import brain
 from edl.embedded.certificates import authority_at, write_private
 from edl.embedded.controllers.nodes import GRACE_SECONDS
 from edl.embedded.controllers.run import controllers
@@ -131,7 +132,8 @@ async def running_cluster(settings: ClusterSettings, *, claim: Claim | None = No
         nodes = await _start_nodes(host, settings, authority, stack)
         await _forget_other_nodes(client, {node.name for node in nodes})
         if settings.operator:
-            await stack.enter_async_context(operator(direct_transport(server.api), data=home.data))
+            adviser = await stack.enter_async_context(brain(home.path))
+            await stack.enter_async_context(operator(direct_transport(server.api), data=home.data, brain=adviser))
         yield EmbeddedCluster(client, server, host, home.kubeconfig, server.url, home.token, nodes)
 
 

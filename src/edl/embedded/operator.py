@@ -13,7 +13,7 @@ from pathlib import Path
 from edl.jobs.pods import PodSettings
 from edl.kube.transport import Transport
 from edl.operator.main import run_operator
-from edl.operator.settings import OperatorSettings, ServiceSettings
+from edl.operator.settings import BrainSettings, OperatorSettings, ServiceSettings
 
 log = logging.getLogger(__name__)
 
@@ -22,11 +22,12 @@ _STOP_SECONDS = 10.0
 
 
 @asynccontextmanager
-async def operator(transport: Transport, *, data: Path) -> AsyncIterator[None]:
+async def operator(transport: Transport, *, data: Path, brain: BrainSettings | None = None) -> AsyncIterator[None]:
     """Pods reach its job service on loopback; every job has a directory of its own below `data`."""
     settings = OperatorSettings(
         pods=PodSettings(data_root=str(data)),
         service=ServiceSettings(host="127.0.0.1", port=0, url="https://127.0.0.1:{port}", address="127.0.0.1"),
+        brain=brain,
     )
     stop, leads = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(_keep_running(transport, settings, stop, leads), name="operator")

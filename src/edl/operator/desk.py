@@ -20,6 +20,7 @@ from edl.api.easydl_plan import ruling
 from edl.api.job_resource import API_VERSIONS, KIND, JobResource
 from edl.api.pod import ResourceList
 from edl.api.problem import errors
+from edl.brain.tokens import mint
 from edl.jobs.children import LABEL_UID
 from edl.jobs.easydl_children import ATTEMPT
 from edl.jobs.easydl_role import OOM
@@ -33,19 +34,36 @@ from edl.operator.job_service.record import JobRecord
 from edl.operator.job_service.state import RefusedError
 from edl.operator.plans import PlanBook
 from edl.operator.resources import JOB_RESOURCES, RawJob
+from edl.operator.settings import BrainSettings
 
 REASON = "edl.dev/plan-reason"
 TRIES = 5
 SEEN_WITHIN = 5.0
+TOKEN_SECONDS = 24 * 3600.0
 _UNITS = {"cpu": 1.0, "memory": float(2**20), "ephemeral-storage": float(2**20)}
 
 
 class OperatorDesk:
     def __init__(
-        self, client: Client, caches: Caches, book: JobBook, *, gpu: str, clock: Callable[[], float] = time.time
+        self,
+        client: Client,
+        caches: Caches,
+        book: JobBook,
+        *,
+        gpu: str,
+        brain: BrainSettings | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._client, self._caches, self._book, self._gpu, self._clock = client, caches, book, gpu, clock
+        self._brain = brain
         self._plans = PlanBook(caches.plans)
+
+    def brain(self, namespace: str, name: str) -> Data | None:
+        """The token lasts a while; a trainer whose token has expired asks again."""
+        if self._brain is None:
+            return None
+        token = mint(self._brain.key, f"{namespace}/{name}", self._clock() + TOKEN_SECONDS)
+        return {"url": self._brain.url, "token": token, "ca": self._brain.ca}
 
     def spec(self, namespace: str, name: str, record: JobRecord) -> Data:
         """As the user wrote it."""

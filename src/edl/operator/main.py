@@ -130,7 +130,9 @@ class Operator:
         if settings.service is not None:
             records = Records(self.caches, self.book, identity)
             gpu = settings.pods.installation.gpu
-            desk = OperatorDesk(self._writer, self.caches, self.book, gpu=gpu, clock=self._clock)
+            desk = OperatorDesk(
+                self._writer, self.caches, self.book, gpu=gpu, brain=settings.brain, clock=self._clock
+            )
             self.service = ServicePart(self._writer, records, identity, settings.service, tls=rotation.tls, desk=desk)
         if settings.webhook is not None:
             self.webhook = Webhook(

@@ -30,6 +30,14 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     address: str = ""
 
 
+class BrainSettings(msgspec.Struct, frozen=True):
+    """Where trainers find Brain, and the key that their tokens are made with. `ca`: PEM, if it is not a public one."""
+
+    url: str
+    key: bytes
+    ca: str = ""
+
+
 class OperatorSettings(msgspec.Struct, frozen=True):
     """`probes`: where /healthz, /readyz and /metrics are served. `lease`: how long leadership outlives a silent leader.
 
@@ -49,6 +57,7 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     scheduler: SchedulerSettings = SchedulerSettings()
     service: ServiceSettings | None = ServiceSettings()
     webhook: tuple[str, int] | None = None
+    brain: BrainSettings | None = None
     register_crds: bool = True
 
     def who(self) -> str:

@@ -150,6 +150,11 @@ class ServiceClient:
         body = json.dumps({"spec": spec, "reason": reason}).encode()
         return self._json("POST", "/plan", body, {"EDL-Slot": slot.fence})
 
+    def brain(self) -> dict[str, Any] | None:
+        """Where Brain is, with a token; None where there is none."""
+        status, _, body = self._call("GET", "/brain", accept=(200, 404))
+        return json.loads(body) if status == 200 else None
+
     def spec(self) -> dict[str, Any]:
         """The job as its user wrote it; empty where the service does not tell."""
         status, _, body = self._call("GET", "/spec", accept=(200, 404))

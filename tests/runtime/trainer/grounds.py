@@ -170,7 +170,7 @@ def planner(ground: FakeGround, training: FakeTraining, advisor: Advisor | None 
     return Planner(
         ground,
         training,
-        advisor or Advisor(None, "ns/j/u"),
+        advisor or Advisor(lambda: None, "ns/j/u"),
         Slot("trainer", 0, ground.epoch),
         job="j",
         namespace="ns",

@@ -27,7 +27,7 @@ def sizes(ground: FakeGround) -> list[int]:
     return [spec["worker"]["replicas"] for spec in ground.posted]
 
 
-def run(ground: FakeGround, training: FakeTraining, advisor: Advisor | None = None, periods: int = 20) -> Planner:
+def run(ground: FakeGround, training: FakeTraining, advisor: Advisor | None = None, periods: int = 16) -> Planner:
     made = planner(ground, training, advisor)
     made.begin()
     for _ in range(periods):
@@ -94,7 +94,7 @@ def test_a_trainer_killed_at_any_step_is_followed_by_one_that_does_the_same(step
     ground.kill_at = f"{step} {when}"
     made, killed = planner(ground, training), 0
     alive = False
-    for _ in range(30):
+    for _ in range(17):
         try:
             if not alive:
                 made.begin()
@@ -234,7 +234,7 @@ TROUBLES = [
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_brain_that_is_absent_or_wrong_is_not_followed(trouble: Any, caplog: pytest.LogCaptureFixture) -> None:
     ground, brain = FakeGround(), FakeBrain(trouble)
-    made = run(ground, FakeTraining(ground, law), Advisor(brain, "ns/j/u"), 12)  # type: ignore[arg-type]
+    made = run(ground, FakeTraining(ground, law), Advisor(lambda: brain, "ns/j/u"), 12)  # type: ignore[arg-type,return-value]
     assert sizes(ground) == [2, 4, 8, 6]
     assert "the Brain is not followed" in caplog.text
     assert {record.source for record in made.state.plans} == {"local"}
@@ -243,7 +243,7 @@ def test_a_brain_that_is_absent_or_wrong_is_not_followed(trouble: Any, caplog: p
 def test_a_brain_is_followed_told_everything_once_and_again_after_it_was_away() -> None:
     ground, brain = FakeGround(), FakeBrain(None)
     training = FakeTraining(ground, law)
-    made = run(ground, training, Advisor(brain, "ns/j/u"), 3)  # type: ignore[arg-type]
+    made = run(ground, training, Advisor(lambda: brain, "ns/j/u"), 3)  # type: ignore[arg-type,return-value]
     assert sizes(ground) == [5]
     assert [record.source for record in made.state.plans] == ["brain"]
     told = [sample.time for kind, ask in brain.calls if kind == "plan" for sample in ask.samples]
@@ -262,8 +262,8 @@ def test_a_brain_is_followed_told_everything_once_and_again_after_it_was_away() 
 def test_a_judgement_is_kept_with_its_plan() -> None:
     ground, brain = FakeGround(), FakeBrain(Answer("fine", None, Judgement(1, 42.0, "paid")))
     training = FakeTraining(ground, law)
-    made = run(ground, training, Advisor(None, "ns/j/u"), 0)
-    made.advisor = Advisor(brain, "ns/j/u")  # type: ignore[arg-type]
+    made = run(ground, training, Advisor(lambda: None, "ns/j/u"), 0)
+    made.advisor = Advisor(lambda: brain, "ns/j/u")  # type: ignore[arg-type,return-value]
     period(made, ground, training)
     assert (made.state.plans[0].obtained, made.state.plans[0].verdict) == (42.0, "paid")
     assert decode(ground.values["trainer"][0]) == made.state

@@ -47,6 +47,10 @@ class Desk(Protocol):
 
     async def post(self, namespace: str, name: str, record: JobRecord, posted: Posted) -> Data: ...
 
+    def brain(self, namespace: str, name: str) -> Data | None:
+        """Where Brain is, with a token for the job; None if the installation has none."""
+        ...
+
 
 class NoDesk:
     def spec(self, namespace: str, name: str, record: JobRecord) -> Data:
@@ -60,6 +64,9 @@ class NoDesk:
 
     async def post(self, namespace: str, name: str, record: JobRecord, posted: Posted) -> Data:
         raise no_plans(name)
+
+    def brain(self, namespace: str, name: str) -> Data | None:
+        return None
 
 
 def no_plans(name: str) -> RefusedError:
@@ -99,6 +106,12 @@ class DeskCalls:
         posted = decode(await request.read(), Posted)
         posted = msgspec.structs.replace(posted, reason=posted.reason[:REASON_LENGTH])
         return answer(await self._desk.post(*_named(request), session.record, posted))
+
+    async def brain(self, request: web.Request, session: Session) -> web.Response:
+        found = self._desk.brain(*_named(request))
+        if found is None:
+            raise RefusedError(404, "no-brain", "this installation has no Brain; `edl operator --brain-url` names one")
+        return answer(found)
 
     async def usage(self, request: web.Request, session: Session) -> web.Response:
         told, known = decode(await request.read(), Usage), session.record.pods

@@ -110,6 +110,7 @@ class JobService:
             ("GET", "/plan", self._desk.plan),
             ("POST", "/plan", self._desk.post),
             ("POST", "/usage", self._desk.usage),
+            ("GET", "/brain", self._desk.brain),
         ]
         for method, path, handler in routes:
             app.router.add_route(method, job + path, self._for_its_job(handler))

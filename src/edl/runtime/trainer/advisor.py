@@ -5,6 +5,7 @@ in the log when it changes, and kept with every plan.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -21,6 +22,7 @@ from .spec import UnreasonableError, check
 log = logging.getLogger(__name__)
 
 Source = Literal["brain", "local"]
+NONE = "there is no Brain"
 _TROUBLE = (BrainDownError, BrainRefusalError, UnreasonableError)
 
 
@@ -30,17 +32,33 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 class Advisor:
-    def __init__(self, brain: BrainClient | None, job: str, settings: Settings = DEFAULTS) -> None:
-        self._brain, self._job, self._settings = brain, job, settings
+    """`find` looks for the Brain, with a token that is good for a while; None where there is none."""
+
+    def __init__(
+        self,
+        find: Callable[[], BrainClient | None],
+        job: str,
+        settings: Settings = DEFAULTS,
+    ) -> None:
+        self._find, self._job, self._settings = find, job, settings
+        self._known: BrainClient | None = None
         self._told = ""  # why the Brain was not followed last
         self._reported = 0.0  # time of the newest sample that the Brain has
-        if brain is None:
-            log.info("no Brain is set (EDL_BRAIN_URL): plans are made by local rules")
+
+    @property
+    def _brain(self) -> BrainClient | None:
+        if self._known is None:
+            self._known = self._find()
+            if self._known is None and self._told != NONE:
+                log.info("%s: plans are made by local rules", NONE)
+                self._told = NONE
+        return self._known
 
     def start(self, features: Features, capacity: Capacity | None) -> tuple[Plan, Source]:
-        if self._brain is not None:
+        brain = self._brain
+        if brain is not None:
             try:
-                plan = self._brain.begin(self._job, Beginning(features, capacity)).plan
+                plan = brain.begin(self._job, Beginning(features, capacity)).plan
                 if plan is None:
                     raise UnreasonableError("the start-up plan is missing")
                 check(plan, features, {})
@@ -51,18 +69,20 @@ class Advisor:
         return start(features, [], capacity, self._settings), "local"
 
     def next(self, facts: JobFacts, uses: dict[str, PodUse], now: float) -> Advice:
-        if self._brain is not None:
+        brain = self._brain
+        if brain is not None:
             try:
-                return Advice(self._from_brain(self._brain, facts, uses), "brain")
+                return Advice(self._from_brain(brain, facts, uses), "brain")
             except _TROUBLE as error:
                 self._absent(error)
         return Advice(decide(facts, now, self._settings), "local")
 
     def end(self, outcome: Literal["succeeded", "failed"]) -> None:
         """The last word; without a Brain there is nobody to tell."""
-        if self._brain is not None:
+        brain = self._brain
+        if brain is not None:
             try:
-                self._brain.end(self._job, Ending(outcome))
+                brain.end(self._job, Ending(outcome))
             except _TROUBLE as error:
                 self._absent(error)
 
@@ -99,6 +119,8 @@ class Advisor:
         if str(error) != self._told:
             log.warning("the Brain is not followed (%s): plans are made by local rules", error)
         self._told = str(error)
+        if isinstance(error, BrainRefusalError) and error.status == 401:
+            self._known = None  # the next look asks for a new token
 
     def _heard(self) -> None:
         if self._told:

@@ -61,12 +61,11 @@ class TrainerProcess:
         renamed = RenamedService(self._service)
         self._master = Master(env, renamed, on_fenced=self._fenced)
         assert renamed.slot is not None
-        brain = BrainClient(env.brain_url, env.brain_token, ca=env.brain_ca) if env.brain_url else None
         self._training = BoardTraining(self._master.board, lambda: self._planner.pods)
         self._planner = Planner(
             self._service,
             self._training,
-            Advisor(brain, f"{env.namespace}/{env.job}/{env.uid or 'unknown'}"),
+            Advisor(self._find_brain, f"{env.namespace}/{env.job}/{env.uid or 'unknown'}"),
             renamed.slot,
             job=env.job,
             namespace=env.namespace,
@@ -76,6 +75,18 @@ class TrainerProcess:
         )
         self._advisor = self._planner.advisor
         self._news = threading.Event()
+
+    def _find_brain(self) -> BrainClient | None:
+        """The one that the environment names, else the installation's."""
+        env = self._env
+        if env.brain_url:
+            return BrainClient(env.brain_url, env.brain_token, ca=env.brain_ca)
+        try:
+            found = self._service.brain()
+            return BrainClient(found["url"], found["token"], ca=found.get("ca", "")) if found else None
+        except (ServiceDownError, ServiceRefusalError, KeyError, ValueError) as error:
+            log.info("job service: %s", error)
+            return None
 
     def work(self) -> Literal["succeeded", "failed", ""]:
         try:
