@@ -7,7 +7,7 @@ import pytest
 from edl.api import views
 from edl.api.admission import check, check_edit
 from edl.api.pytorch_job import ElasticJob
-from tests.api.samples import PYTORCH_JOB, Data, varied
+from tests.api.samples import PYTORCH_JOB, TRAINING_JOB, Data, varied
 
 WORKER = "spec.replicaSpecs.Worker"
 CONTAINERS = f"{WORKER}.template.spec.containers"
@@ -101,6 +101,12 @@ def test_errors_name_the_field_and_the_fix(changes: Data, words: str) -> None:
 @pytest.mark.parametrize("ports", [7, [7], [{"hostPort": "x"}], [{"hostPort": [1]}], [{"name": 3}], {}])
 def test_ports_that_are_none_are_left_to_kubernetes(ports: Any) -> None:
     assert said(varied(PYTORCH_JOB, **{f"{CONTAINERS}.0.ports": ports}), "error") == []
+
+
+def test_other_kinds_are_told_that_silence_is_not_judged() -> None:
+    note = {"metadata.annotations": {"edl.dev/stall-timeout": "5m"}}
+    assert said(varied(PYTORCH_JOB, **note), "warning") == []
+    assert "is not used" in said(varied(TRAINING_JOB, **note), "warning")[0]
 
 
 def test_the_place_of_the_rendezvous_stays() -> None:

@@ -40,6 +40,9 @@ def _problems(job: EdlObject) -> Iterator[Problem]:
     yield from rule_problems(job.spec, _SPEC)
     if isinstance(job, TrainingJob):
         yield from _pserver_default(job.spec)
+    if annotations.STALL_TIMEOUT in job.metadata.annotations and not isinstance(job, pytorch_job.ElasticJob):
+        where = ("metadata", "annotations", annotations.STALL_TIMEOUT)
+        yield warning(where, "is not used: only workers of a PyTorch ElasticJob are judged by their silence")
     yield from _of_kind(default(job))
 
 
