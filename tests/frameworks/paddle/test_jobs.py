@@ -4,6 +4,7 @@ What counts is the model: Paddle ends with code 0 also when it has learnt nothin
 """
 
 import contextlib
+import importlib.util
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -31,7 +32,7 @@ BEGUN, COUNTS = r"pass (\d): \S*(part-\d+)\n", r"pass (\d): \S*(part-\d+) counts
 
 @pytest.fixture
 async def story(tmp_path: Path) -> AsyncIterator[Story]:
-    pytest.importorskip("paddle")
+    assert importlib.util.find_spec("paddle"), "`make test-frameworks` installs it"
     async with embedded(tmp_path, working_dir=ROOT) as backend:
         told = await Story.begin(backend)
         told.patience = 200.0
