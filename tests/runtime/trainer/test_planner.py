@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from edl.brain.client import BrainDownError, BrainRefusalError
-from edl.brain.messages import Answer, Ask, Beginning, Ending
+from edl.brain.messages import Answer, Ask, Beginning, Ending, Report
 from edl.brain.policy.facts import Features, Plan, PodUse
 from edl.brain.policy.judge import Judgement
 from edl.brain.policy.units import Resource, RolePlan
@@ -204,6 +204,10 @@ class FakeBrain:
             raise BrainRefusalError(404, "no-such-job", "no such job")
         return self._say(None)
 
+    def report(self, job: str, report: Report) -> None:
+        self.calls.append(("report", report))
+        self._say(None)
+
     def end(self, job: str, ending: Ending) -> None:
         self.calls.append(("end", ending))
 
@@ -267,6 +271,23 @@ def test_a_judgement_is_kept_with_its_plan() -> None:
     period(made, ground, training)
     assert (made.state.plans[0].obtained, made.state.plans[0].verdict) == (42.0, "paid")
     assert decode(ground.values["trainer"][0]) == made.state
+
+
+def test_also_a_job_that_was_too_short_for_a_look_teaches_the_next_one() -> None:
+    ground, brain = FakeGround(), FakeBrain(None)
+    training = FakeTraining(ground, law)
+    made = run(ground, training, Advisor(lambda: brain, "ns/j/u"), 0)  # type: ignore[arg-type,return-value]
+    for _ in range(10):
+        training.advance(1.0)
+        made.tick()
+    brain.calls.clear()
+    made.conclude("succeeded")
+    (_, report), (_, ending) = brain.calls
+    assert [sample.throughput for sample in report.samples] == [pytest.approx(50.0)]
+    assert [record.number for record in report.plans] == [1]
+    assert ending == Ending("succeeded")
+    brain.answer = BrainDownError("gone")
+    made.conclude("succeeded")  # nobody to tell: no harm
 
 
 # Plans on their way.

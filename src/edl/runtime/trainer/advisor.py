@@ -11,13 +11,14 @@ from typing import Literal
 import msgspec
 
 from edl.brain.client import BrainClient, BrainDownError, BrainRefusalError
-from edl.brain.messages import Ask, Beginning, Ending
+from edl.brain.messages import Ask, Beginning, Ending, Report
 from edl.brain.policy.decide import Verdict, decide
 from edl.brain.policy.facts import Capacity, Features, JobFacts, Plan, PodUse
 from edl.brain.policy.settings import DEFAULTS, Settings
 from edl.brain.policy.startup import start
 
 from .spec import UnreasonableError, check
+from .state import TrainerState
 
 log = logging.getLogger(__name__)
 
@@ -77,11 +78,13 @@ class Advisor:
                 self._absent(error)
         return Advice(decide(facts, now, self._settings), "local")
 
-    def end(self, outcome: Literal["succeeded", "failed"]) -> None:
-        """The last word; without a Brain there is nobody to tell."""
+    def end(self, outcome: Literal["succeeded", "failed"], state: TrainerState) -> None:
+        """All that was not told yet, and the last word; without a Brain there is nobody to tell."""
         brain = self._brain
         if brain is not None:
             try:
+                samples = tuple(sample for sample in state.samples if sample.time > self._reported)
+                brain.report(self._job, Report(samples, state.plans, state.incidents))
                 brain.end(self._job, Ending(outcome))
             except _TROUBLE as error:
                 self._absent(error)

@@ -34,10 +34,10 @@ class Meter:
         elif self._since is None and look.members and now >= self._not_before:
             self._since, self._base = now, look.total
 
-    def cut(self, look: Look, now: float) -> Stretch | None:
+    def cut(self, look: Look, now: float, *, least: float | None = None) -> Stretch | None:
         """The stretch up to now, if it is long enough; the next one begins here."""
         self.look(look, now)
-        if self._since is None or now - self._since < self._least:
+        if self._since is None or now - self._since < (self._least if least is None else least):
             return None
         seconds, trained = now - self._since, look.total - self._base
         self._since, self._base = now, look.total

@@ -7,7 +7,7 @@ again changes nothing, and a trainer that starts posts its last plan before it d
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -27,6 +27,7 @@ from .state import KEY, TrainerState, decode, encode
 log = logging.getLogger(__name__)
 
 IN_FLIGHT = ("pending", "replacing")
+SHORTEST = 1.0  # seconds of a last stretch that still count
 STUCK = 300.0  # seconds after which a plan that does not settle no longer holds up the next
 
 
@@ -140,12 +141,20 @@ class Planner:
         log.info("plan %d (%s): %s", record.number, advice.source, plan.reason)
         self._post(plan)
 
+    def conclude(self, outcome: Literal["succeeded", "failed"]) -> None:
+        """The last report, and how it ended: also a job that was too short for a look teaches the next one."""
+        try:
+            self._save(self._observed(self._clock(), least=SHORTEST))
+        except ServiceDownError as error:
+            log.info("job service: %s", error)
+        self.advisor.end(outcome, self.state)
+
     # What is known.
 
-    def _observed(self, now: float) -> TrainerState:
+    def _observed(self, now: float, *, least: float | None = None) -> TrainerState:
         """The state with what was measured and what went wrong since the last look."""
         state = self.state
-        stretch = self._meter.cut(self._training.look(), now)
+        stretch = self._meter.cut(self._training.look(), now, least=least)
         if stretch is not None and stretch.workers:
             servers = self.pods.running.get(SERVER, 0)
             sample = Sample(now, stretch.seconds, stretch.workers, stretch.throughput, servers, self.pods.uses)

@@ -73,7 +73,6 @@ class TrainerProcess:
             samples=DEFAULTS.samples,
             stop=over.is_set,
         )
-        self._advisor = self._planner.advisor
         self._news = threading.Event()
 
     def _find_brain(self) -> BrainClient | None:
@@ -108,8 +107,7 @@ class TrainerProcess:
         period, last = self._env.plan_seconds, time.monotonic()
         while not self._over.is_set():
             if outcome := self._outcome():
-                self._planner.look_safely()
-                self._advisor.end(outcome)
+                self._planner.conclude(outcome)
                 self._bid_farewell()
                 return outcome
             happened = self._planner.tick()
