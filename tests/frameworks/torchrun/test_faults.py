@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.frameworks.torchrun.group import Group, end, group, until
+from tests.frameworks.torchrun.group import SCRIPT, Group, end, group, until
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(300)]
 
@@ -151,3 +151,17 @@ def test_what_a_step_adds_up_to_does_not_depend_on_who_came_and_went(tmp_path: P
     assert disturbed["step"] == calm["step"] == 80
     for name, value in calm["model"].items():
         assert torch.allclose(disturbed["model"][name], value, atol=1e-4), json.dumps(name)
+
+
+def test_the_trainer_of_hugging_face_resumes_when_a_worker_is_killed(tmp_path: Path) -> None:
+    script = SCRIPT.with_name("train_transformers.py")
+    run = tmp_path / "run"
+    with group(tmp_path, script=script) as made:
+        made.leader.edit(target=2)
+        args = ("--steps", "300", "--every", "20", "--output", str(run))
+        made.start("a", "b", args=args, env={"EDL_WARM_IMPORTS": "transformers,accelerate"})
+        until(lambda: any(run.glob("checkpoint-*/trainer_state.json")), "a checkpoint")
+        made.kill("b")
+        assert made.code("a", timeout=200) == 0
+        assert "finished at step 300" in made.report()
+        assert made.leader.number == 2

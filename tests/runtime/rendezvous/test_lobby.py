@@ -2,7 +2,7 @@
 
 import pytest
 
-from edl.runtime.rendezvous.lobby import GRACE, SETTLE, STRAGGLER
+from edl.runtime.rendezvous.lobby import GRACE, QUICK, SETTLE, STRAGGLER
 from edl.runtime.rendezvous.messages import Stale, Training
 from edl.runtime.rendezvous.rounds import Member, Round, seat
 
@@ -206,6 +206,27 @@ def test_a_failure_after_a_peers_death_is_the_peers() -> None:
     verdict = world.standing("a").verdict
     assert verdict is not None
     assert (verdict.own, verdict.reason) == (False, "the connection of b/0 broke and another's worker failed")
+
+
+def fail_together(world: World) -> list[str]:
+    """All workers fail; the pods whose fault it was."""
+    for pod in world.members():
+        world.standing(pod).fail(hard=False)
+        world.say(world.named(pod))
+    world.decide()
+    for pod in world.members():
+        world.tell(world.named(pod))
+    return [pod for pod in world.members() if (verdict := world.standing(pod).verdict) and verdict.own]
+
+
+def test_a_script_that_fails_again_and_again_fails_for_everybody() -> None:
+    world = formed("a", "b", "c")
+    assert fail_together(world) == ["a"]
+    world.settle()
+    assert fail_together(world) == ["a", "b", "c"], "it is not for one of them that the others start in vain"
+    world.settle()
+    world.pass_time(QUICK + 1)
+    assert fail_together(world) == ["a"], "after a while of training it is another matter"
 
 
 def test_the_end_is_agreed_and_latecomers_are_told() -> None:

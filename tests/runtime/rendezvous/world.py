@@ -110,7 +110,7 @@ class World:
         self.stored = plan.round
         if not plan.round.over:
             self.rounds.append(plan.round)
-        self.lobby.adopt(plan.round)
+        self.lobby.adopt(plan.round, self.now)
         return True
 
     def settle(self) -> None:

@@ -190,12 +190,12 @@ class Meeting:
             log.warning("round %d was not formed: %s", formed.number, error)
             stored = self._state.committed.round
             if stored and stored.run == lobby.run and stored != lobby.round:
-                lobby.adopt(stored)
+                lobby.adopt(stored, self._clock())
             await asyncio.sleep(RETRY)
         else:
             end = "is over" if formed.over else f"formed of {len(formed.members)}"
             log.info("rendezvous: round %d of %s %s", formed.number, formed.run, end)
-            lobby.adopt(formed)
+            lobby.adopt(formed, self._clock())
         self._forming = None
         self._look()
 

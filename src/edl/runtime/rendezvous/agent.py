@@ -98,9 +98,20 @@ class EdlAgent(LocalElasticAgent):  # type: ignore[misc]  # torch is not install
 
 def install(params: Parameters, settings: Settings, env: Mapping[str, str]) -> EdlHandler:
     launcher.LocalElasticAgent = EdlAgent
+    _speak_up()
     link = connect(params, settings, env)
     zygote = Zygote.start(env) if settings.warm else None
     return EdlHandler(link, settings, run=params.run_id, address=own_address(params.local_addr, env), zygote=zygote)
+
+
+def _speak_up() -> None:
+    """Why workers are started anew belongs in the pod's log; torchrun sets up loggers for its own words alone."""
+    ours = logging.getLogger("edl")
+    if not ours.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("edl %(asctime)s %(message)s"))
+        ours.addHandler(handler)
+        ours.setLevel(logging.INFO)
 
 
 def _first(failures: Mapping[int, Any]) -> list[Any]:

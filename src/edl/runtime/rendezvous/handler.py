@@ -100,7 +100,13 @@ class EdlHandler(RendezvousHandler):  # type: ignore[misc]  # torch is not insta
         return RendezvousInfo(prefixed, standing.rank, len(standing.round.members), info)
 
     def _wait_for_round(self, before: int) -> None:
+        said = ""
+
         def settled(standing: Standing) -> bool:
+            nonlocal said
+            if standing.waiting_for != said:
+                said = standing.waiting_for
+                log.info("no round yet: %s", said)
             return standing.number > before or standing.over or bool(standing.refused)
 
         if not self._link.until(settled, self.settings.patience or None):
@@ -124,6 +130,8 @@ class EdlHandler(RendezvousHandler):  # type: ignore[misc]  # torch is not insta
 
     def at_fault(self, *, hard: bool) -> bool:
         """Whether a failure of our workers was their own, or the consequence of somebody else's end."""
+        if self._link.standing.stale:
+            return False
         self._link.act(lambda standing: standing.fail(hard=hard))
         if not self._link.until(lambda standing: standing.verdict is not None, VERDICT):
             log.warning("the job service did not say whose fault the failure was: taking it for ours")

@@ -14,7 +14,6 @@ everybody for present until `GRACE` has passed: a change of leader is no reason 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 
 from .messages import (
     Failed,
@@ -34,6 +33,7 @@ from .rounds import Round, pod_of, seat
 
 GRACE = 15.0
 SETTLE = 2.0  # how long a failure that may be another's fault waits for word of that other
+QUICK = 60.0  # a round that fails sooner than this did not get anywhere
 STRAGGLER = 45.0  # torchrun gives workers 30 s to stop; whoever takes longer than this misses the round
 
 
@@ -83,6 +83,11 @@ class Lobby:
     stale: str = ""
     """Why the present round is over, once it is: it never holds again, since members may have acted on it."""
     _stale_at: float = 0.0
+    _formed_at: float = 0.0
+    _failed: bool = False
+    """The present round is over because a worker failed."""
+    _fruitless: bool = False
+    """The round before the present one failed soon after it had formed."""
     _pods: Pods = field(default_factory=Pods)
     _seen: set[str] = field(default_factory=set)
     _order: int = 0
@@ -135,8 +140,10 @@ class Lobby:
         self._order += 1
         return self._order
 
-    def adopt(self, formed: Round) -> None:
+    def adopt(self, formed: Round, now: float) -> None:
         """This round is durable: from now on it is the present one."""
+        self._fruitless, self._failed = self._failed and self._stale_at < self._formed_at + QUICK, False
+        self._formed_at = now
         self.round, self.stale = formed, ""
         self._seated = frozenset(self._members())
         for agent in self.agents.values():
@@ -222,10 +229,11 @@ class Lobby:
     def _notice(self, now: float) -> None:
         if self.round is None or self.stale:
             return
-        failed = (f"a worker of {agent.id} failed" for agent in self._failures())
-        self.stale = next(chain(self._departures(now), failed), "") or self._let_in(now)
+        departed = next(self._departures(now), "")
+        failed = next((f"a worker of {agent.id} failed" for agent in self._failures()), "")
+        self.stale = departed or failed or self._let_in(now)
         if self.stale:
-            self._stale_at = now
+            self._stale_at, self._failed = now, bool(failed and not departed)
 
     def _departures(self, now: float, besides: str = "") -> Iterator[str]:
         """Which members of the round are in it no longer, and why."""
@@ -250,18 +258,22 @@ class Lobby:
 
     def _verdict(self, agent: Agent, now: float) -> Verdict | None:
         """A signal is one's own misfortune. Otherwise whoever failed first is taken for the cause, unless another
-        cause comes up while it waits: a peer that dies makes workers fail before anybody hears of its death."""
+        cause comes up while it waits: a peer that dies makes workers fail before anybody hears of its death. If the
+        round before has just failed like this one, the cause is in the script, and nobody is spared."""
         assert agent.failure is not None
-        number, failures = agent.failure.round, list(self._failures())
+        number, failures = agent.failure.round, [other for other in self._failures() if other.id != agent.id]
         if agent.failure.hard:
             return Verdict(number, True, "its worker was ended by a signal")
-        for other in failures:
-            if other.id != agent.id and other.failure and (other.failure.hard or other.order < agent.order):
-                return Verdict(number, False, f"a worker of {other.id} failed before")
         if departed := next(self._departures(now, besides=agent.id), ""):
             return Verdict(number, False, departed)
-        alone = len(failures) == len(self._members())
-        return Verdict(number, True, "nobody else failed before") if alone or now >= agent.since + SETTLE else None
+        hard = next((other for other in failures if other.failure and other.failure.hard), None)
+        first = min(failures, key=lambda other: other.order, default=agent)
+        if hard is None and self._fruitless and now < self._formed_at + QUICK:
+            return Verdict(number, True, "it failed again, like the round before")
+        if hard or first.order < agent.order:
+            return Verdict(number, False, f"a worker of {(hard or first).id} failed before")
+        settled = len(failures) + 1 == len(self._members()) or now >= agent.since + SETTLE
+        return Verdict(number, True, "nobody else failed before") if settled else None
 
     # ---- who is in the next one?
 

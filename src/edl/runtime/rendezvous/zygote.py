@@ -13,6 +13,7 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import struct
@@ -198,12 +199,15 @@ def main(arguments: list[str]) -> None:
         sys.exit(f"importing {', '.join(wanted)} started a thread: a fork would not have it")
     gc.collect()
     gc.freeze()  # collecting in a worker would otherwise copy all that is shared
-    server = Server(socket.socket(fileno=int(listener)))
+    inherited = socket.socket(fileno=int(listener))
+    folder, server = os.path.dirname(inherited.getsockname()), Server(inherited)
     os.write(int(ready), b"warm")
     os.close(int(ready))
     request = server.serve()
     if request is not None:
         run(request)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)  # an agent that was killed could not
 
 
 if __name__ == "__main__":
