@@ -79,27 +79,25 @@ class Evening:
 
     def _serve(self, receiver: Unit) -> bool:
         """Find one giver for one step."""
-        shape = receiver.role.shape if receiver.role is not None else None
-        if shape is None or receiver.share >= self.hopeless.get(shape.index, math.inf):
+        shape, share = receiver.role.shape if receiver.role is not None else None, receiver.share
+        if shape is None or share >= self.hopeless.get(shape.index, math.inf):
             return False
-        for donor in itertools.islice(self.donors, LOOKS):
-            if donor.share <= receiver.share and not receiver.gpu:
+        size = next_size(receiver)
+        for donor in itertools.islice(self.donors, LOOKS if size > receiver.size else 0):
+            if not receiver.gpu and donor.share <= share:
                 break
-            if self._move(donor, receiver, shape):
+            if self._move(donor, receiver, shape, size):
                 self.donors.remove(donor)
                 if can_give(donor):
                     self.donors.add(donor)
                 return True
-        self.hopeless[shape.index] = receiver.share
+        self.hopeless[shape.index] = share
         return False
 
-    def _move(self, donor: Unit, receiver: Unit, shape: Shape) -> bool:
+    def _move(self, donor: Unit, receiver: Unit, shape: Shape, size: int) -> bool:
         if donor is receiver or (donor.gpu and not receiver.gpu):
             return False
-        size = next_size(receiver)
         forced = receiver.gpu and not donor.gpu
-        if size <= receiver.size:
-            return False
         least = donor.worthwhile()
         if not forced and not closer(donor, least, receiver, size - receiver.size):
             return False

@@ -34,7 +34,7 @@ ByNode = Mapping[str, int]
 _NONE: Mapping[str, ByNode] = {}
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one job gets. `placements`: role to node to new pods; `leavers`: likewise those that go, "" for no node."""
 
     kind: str
@@ -101,7 +101,8 @@ def plan(snapshot: Snapshot, memory: Memory | None = None, *, now: float, settin
 
 def _wake(cycle: Cycle) -> float | None:
     """Of jobs whose size could change; who has just been given another one here is not in a window yet."""
-    ends = [frozen for unit in cycle.active if unit.floor < unit.ceiling and (frozen := unit.frozen_for(cycle.now)) > 0]
+    elastic = (unit for unit in cycle.active if unit.facts.last_scale is not None and unit.floor < unit.ceiling)
+    ends = [frozen for unit in elastic if (frozen := unit.frozen_for(cycle.now)) > 0]
     return cycle.now + min(ends) if ends else None
 
 

@@ -34,7 +34,9 @@ class Cfs:
     evens_out = True
 
     def serving(self, unit: Unit) -> tuple[Any, ...]:
-        return unit.score, *unit.tie
+        """The least score; then `unit.tie`, written out: every unit comes by here in every cycle."""
+        facts = unit.facts
+        return unit.score, -unit.priority, facts.created, facts.namespace, facts.name, facts.kind
 
     def giving(self, unit: Unit) -> tuple[Any, ...]:
         """The largest weighted share; among equals the right-most of the tree."""

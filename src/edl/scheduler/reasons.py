@@ -43,7 +43,7 @@ class Code(StrEnum):
     INVALID = "Invalid"
 
 
-class Lack(msgspec.Struct, frozen=True):
+class Lack(msgspec.Struct, frozen=True, gc=False):
     """What stood in the way of more: the code, and where to look for its numbers."""
 
     code: Code

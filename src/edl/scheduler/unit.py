@@ -100,7 +100,8 @@ class Unit:
     @property
     def score(self) -> float:
         """Weighted running time, each planned pod counted as having run one more interval (decision 21)."""
-        return self.past_score + self.resource_score * INTERVAL * self.size / self.priority
+        weight, priority = self.resource_score, self.priority
+        return self.entry + weight * self.served / priority + weight * INTERVAL * self.size / priority
 
     @property
     def past_score(self) -> float:
