@@ -28,7 +28,7 @@ CONFIGURATIONS = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
 )
 PATH = "/validate"
-TRUST_EVERY = 60.0
+TRUST_EVERY = 15.0
 _MAX_BYTES = 16 * 1024**2  # a review holds the old object and the new one
 
 Data = dict[str, Any]

@@ -142,7 +142,8 @@ class ControlPlane:
             f"--kubelet-client-key={client_key}",
             "--kubelet-preferred-address-types=InternalIP",
             "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction",
+            # Some distributions guard owner references: who sets one that blocks a deletion needs the right to.
+            "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
             f"--service-account-key-file={accounts}",
             f"--service-account-signing-key-file={accounts}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",

@@ -1,0 +1,37 @@
+"""What was asked of the API servers of this session, by their audit logs."""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.kube.cluster.cluster import clusters
+from tests.kube.cluster.kubectl import Manifest
+
+_WHEN = "requestReceivedTimestamp"  # all in one format, so that they compare as texts
+
+
+class Asked(NamedTuple):
+    """A verb on a resource. The core group is the empty string; a part of an object is `pods/status`."""
+
+    group: str
+    resource: str
+    verb: str
+
+
+def logs() -> Iterator[list[Manifest]]:
+    """What each API server of the session was asked, oldest first; a watch is there once its client has gone."""
+    for log in sorted(clusters().glob(f"test*-{os.getpid()}/audit.log")):
+        every = map(json.loads, log.read_text().splitlines())
+        yield sorted((entry for entry in every if "objectRef" in entry), key=lambda entry: entry[_WHEN])
+
+
+def asked(entry: Manifest) -> Asked:
+    what = entry["objectRef"]
+    part = f"/{what['subresource']}" if what.get("subresource") else ""
+    return Asked(what.get("apiGroup", ""), f"{what['resource']}{part}", entry["verb"])
+
+
+def forbidden(entry: Manifest) -> bool:
+    """Not allowed by RBAC; a quota or an admission rule that says no is another matter."""
+    return bool(entry.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid")

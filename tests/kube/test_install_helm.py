@@ -1,0 +1,135 @@
+"""The Helm chart: Helm makes of it what `edl install` prints, accepts it, and installs, upgrades and removes it."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from edl.install.choices import Choices
+from edl.install.manifests import manifests
+from edl.operator.settings import NAMESPACE
+from tests.kube.cluster.build import binary, build
+from tests.kube.cluster.kubectl import Kubectl, eventually
+from tests.kube.installed import leader, operators, uninstall, until_phase
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+CHART = Path(__file__).parents[2] / "charts" / "edl"
+TEMPLATE = ("template", "edl", str(CHART), "--kube-version", "1.32.0")
+Data = dict[str, Any]
+Helm = Callable[..., str]
+
+
+class HelmError(Exception):
+    """Helm refused; the message is its own."""
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    build("helm")
+    home = tmp_path_factory.mktemp("helm")
+    environment = {"HELM_CACHE_HOME": str(home), "HELM_CONFIG_HOME": str(home), "HELM_DATA_HOME": str(home)}
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [str(binary("helm")), *words], capture_output=True, text=True, check=False, env=environment
+        )
+        if done.returncode:
+            raise HelmError(done.stderr)
+        return done.stdout
+
+    return run
+
+
+def by_name(objects: list[Data]) -> dict[tuple[str, str], Data]:
+    """The one difference: Helm is told not to remove the kinds."""
+    found = {(body["kind"], body["metadata"]["name"]): body for body in objects}
+    for (kind, _), body in found.items():
+        if kind == "CustomResourceDefinition" and "annotations" in body["metadata"]:
+            assert body["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("values", "choices"),
+    [
+        pytest.param({}, Choices(), id="defaults"),
+        pytest.param(
+            {
+                "namespace": "ml",
+                "image": "registry.example.com/edl:1",
+                "pullSecret": "key",
+                "replicas": 3,
+                "maxLoad": "0.5",
+                "cpu": 1,
+                "lease": 20,
+                "webhook": False,
+                "serviceMonitor": True,
+                "dashboard": True,
+            },
+            Choices(
+                namespace="ml",
+                image="registry.example.com/edl:1",
+                pull_secret="key",
+                replicas=3,
+                max_load="0.5",
+                cpu="1",
+                lease="20",
+                webhook=False,
+                service_monitor=True,
+                dashboard=True,
+            ),
+            id="others",
+        ),
+        pytest.param({"createNamespace": False, "crds": False}, Choices(create_namespace=False, crds=False), id="less"),
+    ],
+)
+def test_helm_makes_what_edl_install_prints(helm: Helm, tmp_path: Path, values: Data, choices: Choices) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    made = [body for body in yaml.safe_load_all(helm(*TEMPLATE, "-f", str(file))) if body]
+    assert by_name(made) == by_name(manifests(choices))
+
+
+def test_it_has_no_fault_and_refuses_slips(helm: Helm) -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+    with pytest.raises(HelmError, match="replica"):
+        helm(*TEMPLATE, "--set", "replica=3")
+    with pytest.raises(HelmError, match="policy"):
+        helm(*TEMPLATE, "--set", "policy=fair")
+
+
+def test_a_release_works_is_upgraded_and_goes(helm: Helm, cluster: Kubectl, namespace: Kubectl, image: str) -> None:
+    def release(*words: str) -> str:
+        return helm(*words, "--kubeconfig", str(cluster.kubeconfig), "--timeout", "90s")
+
+    uninstall(cluster, "--crds")
+    try:
+        release("install", "edl", str(CHART), "--set", f"image={image}", "--wait")
+        eventually(lambda: leader(cluster), within=30, what="an operator leads")
+        trainer = {"entrypoint": "true", "min-instance": 1}
+        namespace.apply(
+            {
+                "apiVersion": "paddlepaddle.org/v1",
+                "kind": "TrainingJob",
+                "metadata": {"name": "brief"},
+                "spec": {"trainer": trainer},
+            }
+        )
+        until_phase(namespace, "succeeded", "brief")
+        old = set(operators(cluster))
+        release("upgrade", "edl", str(CHART), "--set", f"image={image},policy=fulfillment", "--wait")
+        eventually(lambda: not old & set(operators(cluster)), within=60, what="the old operators are gone")
+        eventually(lambda: leader(cluster), within=30, what="a new one leads")
+
+        release("uninstall", "edl", "--wait")
+        gone = [
+            cluster("get", kind, "--ignore-not-found", "-o", "name")
+            for kind in (f"ns/{NAMESPACE}", "clusterrole/edl-operator")
+        ]
+        assert gone == ["", ""]
+        assert until_phase(namespace, "succeeded", "brief"), "the kinds and jobs stay"
+    finally:
+        uninstall(cluster, "--crds")
