@@ -305,6 +305,16 @@ def test_a_job_that_does_not_start_in_time_fails_and_says_why() -> None:
     assert "waits for cpu" in failed["message"]
 
 
+def test_who_starts_at_the_last_moment_has_started() -> None:
+    world = PytorchWorld(elastic(startTimeoutSeconds=60))
+    world.granted(3)
+    world.settle()
+    world.run_all()
+    world.now += 60
+    world.settle()
+    assert world.status["phase"] == "Running"
+
+
 def test_who_has_started_once_may_wait_for_ever() -> None:
     world = PytorchWorld(elastic(startTimeoutSeconds=60))
     world.give(3)

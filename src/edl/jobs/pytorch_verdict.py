@@ -21,7 +21,7 @@ def judged(
         failed = _exhausted(job, plan, rules) or _too_few(job, plan, size)
         if failed is not None:
             return failed
-    return _late(job, old, now)
+    return _late(job, old, plan, now)
 
 
 def _exhausted(job: ElasticJob, plan: PodSetPlan, rules: Rules) -> Verdict | None:
@@ -53,13 +53,14 @@ def _first(job: ElasticJob, plan: PodSetPlan) -> RootCause:
     return cause_of(min(pods, key=lambda pod: pod.ended or pod.created))
 
 
-def _late(job: ElasticJob, old: ElasticStatus, now: float) -> Verdict | None:
+def _late(job: ElasticJob, old: ElasticStatus, plan: PodSetPlan, now: float) -> Verdict | None:
     name, start = job.metadata.name, _start_by(job, old)
+    enough = plan.counts.active + plan.counts.succeeded >= (job.spec.min_replicas or 1)
     deadline = _deadline(job, old)
     if deadline is not None and now >= deadline:
         words = f"Job {name} has failed because it was active longer than specified deadline"
         return Verdict("Failed", "JobFailed", words)
-    if start is not None and now >= start:
+    if start is not None and now >= start and not enough:
         wanted, within = job.spec.min_replicas, job.spec.start_timeout_seconds
         words = f"ElasticJob {name} is failed because fewer than {wanted} {ROLE} replica(s) ran within {within} s."
         return Verdict("Failed", "StartTimeout", f"{words} {old.reason}".strip())
