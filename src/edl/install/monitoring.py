@@ -21,6 +21,13 @@ PANELS = (
     Panel("Size of jobs", "max by (namespace, name) (edl_job_size)", "{{namespace}}/{{name}}"),
     Panel("Target of jobs", "max by (namespace, name) (edl_job_target)", "{{namespace}}/{{name}}"),
     Panel("Waiting", "max by (namespace, name) (edl_job_wait_seconds)", "{{namespace}}/{{name}}", "s"),
+    Panel("Samples per second", "max by (namespace, name) (edl_job_goodput)", "{{namespace}}/{{name}}"),
+    Panel(
+        "Share of the cluster in use",
+        "max by (resource) (edl_cluster_planned) / (max by (resource) (edl_cluster_capacity) > 0)",
+        "{{resource}}",
+        "percentunit",
+    ),
     Panel("Changes of size", "sum by (direction) (rate(edl_scale_events_total[5m]))", "{{direction}}", "ops"),
     Panel(
         "Scheduling cycle, 99 of 100 within",
