@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,7 +35,7 @@ class Scene:
         script.write_text(code)
         with self.zygote.offered():
             process = subprocess.Popen(
-                [self.zygote.starter, "-u", str(script), *arguments],
+                [sys.executable, *self.zygote.through(["-u", str(script), *arguments])],
                 env={**os.environ, **env},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -51,7 +53,10 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    deep = tmp_path / ("deep" * 30)  # longer than the address of a socket may be
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
     zygote = Zygote.start({**os.environ, "EDL_WARM_IMPORTS": "colorsys"}, imports=("json", "numpy"))
     assert zygote is not None
     assert zygote.wait_until_warm()
@@ -62,6 +67,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
             process.kill()
         process.communicate()
     zygote.close()
+    assert list(deep.iterdir()) == []
 
 
 def said(scene: Scene, code: str, *arguments: str, **env: str) -> dict[str, object]:
@@ -94,7 +100,11 @@ def test_a_module_runs_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(scene.folder)
     with scene.zygote.offered():
         out = subprocess.run(
-            [scene.zygote.starter, "-u", "-m", "tool", "x"], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, *scene.zygote.through(["-u", "-m", "tool", "x"])],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
         )
     assert out.stdout == "__main__ ['x']\n"
 
@@ -179,6 +189,11 @@ def test_what_cannot_be_imported_leaves_workers_cold(caplog: pytest.LogCaptureFi
     finally:
         zygote.close()
     assert "start cold" in caplog.text
+
+
+def test_without_a_place_for_a_socket_workers_are_cold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    assert Zygote.start(os.environ, imports=("json",)) is None
 
 
 def until(holds: Callable[[], bool], what: str) -> None:

@@ -54,12 +54,13 @@ class EdlAgent(LocalElasticAgent):  # type: ignore[misc]  # torch is not install
         spec, zygote = worker_group.spec, self._handler.zygote if self._handler else None
         if zygote is None or spec.entrypoint != sys.executable or getattr(spec, "numa_options", None):
             return super()._start_workers(worker_group)
-        with zygote.offered():
-            spec.entrypoint = zygote.starter
-            try:
+        arguments = spec.args
+        spec.args = zygote.through(arguments)
+        try:
+            with zygote.offered():
                 return super()._start_workers(worker_group)
-            finally:
-                spec.entrypoint = sys.executable
+        finally:
+            spec.args = arguments
 
     def _stop_workers(self, *args: Any, **kwargs: Any) -> None:
         self._regrouping = True

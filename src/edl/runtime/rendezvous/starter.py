@@ -38,7 +38,9 @@ def _ask(offer: str, arguments: list[str]) -> socket.socket | None:
     files = array.array("i", [0, 1, 2])
     try:
         connection = socket.socket(socket.AF_UNIX)
-        connection.connect(offer)
+        folder = os.open(offer, os.O_PATH)  # its path may be too long for an address
+        connection.connect(f"/proc/self/fd/{folder}/socket")
+        os.close(folder)
         connection.sendmsg([struct.pack("!I", len(body))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
         connection.sendall(body)
     except OSError:

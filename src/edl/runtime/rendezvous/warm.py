@@ -1,16 +1,14 @@
 """Workers that need not import torch again: a process that has imported it once, and forks each worker from itself.
 
 Most of the time that a regroup costs is spent importing torch in every new worker. The agent keeps a zygote (see
-`zygote`) beside it and gives torchrun a starter in place of the interpreter (see `starter`); the starter asks the
-zygote for a worker, stands for it (signals, exit code) and falls back to an ordinary interpreter whenever anything is
-unusual.
+`zygote`) beside it and lets torchrun start a starter in place of the worker (see `starter`); that one asks the zygote
+for the worker, stands for it (signals, exit code) and becomes an ordinary interpreter whenever anything is unusual.
 """
 
 import contextlib
 import logging
 import os
 import select
-import shlex
 import shutil
 import socket
 import subprocess
@@ -33,6 +31,8 @@ IMPORTS = (
 WARM_BY = 120.0
 OFFER = "EDL_ZYGOTE"
 
+_ZYGOTE = (sys.executable, "-u", "-P", "-m", "edl.runtime.rendezvous.zygote")
+
 
 class Zygote:
     """Ends when the agent does, in whatever way that ends: it holds the other end of our pipe."""
@@ -44,38 +44,32 @@ class Zygote:
 
     @classmethod
     def start(cls, env: Mapping[str, str], imports: Sequence[str] = IMPORTS) -> "Zygote | None":
-        """None if this system cannot do it; what EDL_WARM_IMPORTS names is imported besides."""
+        """None if it cannot be done here; what EDL_WARM_IMPORTS names is imported besides."""
+        wanted = [*imports, *filter(None, env.get("EDL_WARM_IMPORTS", "").split(","))]
         if not sys.platform.startswith("linux"):
             return None
-        wanted = [*imports, *filter(None, env.get("EDL_WARM_IMPORTS", "").split(","))]
+        try:
+            return cls._start(env, wanted)
+        except OSError as error:  # no place for a socket, no process to be had...
+            log.warning("workers start cold: %s", error)
+            return None
+
+    @classmethod
+    def _start(cls, env: Mapping[str, str], wanted: list[str]) -> "Zygote":
         folder = Path(tempfile.mkdtemp(prefix="edl-warm-"))
         ready, tell = os.pipe()
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(folder / "socket"))
-            listener.listen(64)
+            _bind(listener, folder)
+            files = (listener.fileno(), tell)
             process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-u",
-                    "-P",
-                    "-m",
-                    "edl.runtime.rendezvous.zygote",
-                    str(listener.fileno()),
-                    str(tell),
-                    *wanted,
-                ],
-                stdin=subprocess.PIPE,
-                pass_fds=(listener.fileno(), tell),
-                env=dict(env),
+                [*_ZYGOTE, str(folder), *map(str, files), *wanted], stdin=subprocess.PIPE, pass_fds=files, env=dict(env)
             )
         os.close(tell)
-        _write_starter(folder)
         return cls(folder, process, ready)
 
-    @property
-    def starter(self) -> str:
-        """What torchrun starts in place of the interpreter."""
-        return str(self._folder / "python")
+    def through(self, arguments: Sequence[str]) -> tuple[str, ...]:
+        """The interpreter's arguments with which it is a starter of a worker with these."""
+        return ("-I", "-S", str(Path(__file__).with_name("starter.py")), sys.executable, *arguments)
 
     def wait_until_warm(self, timeout: float = WARM_BY) -> bool:
         """Whether it is warm. If it does not get so in time, workers start as they would without it."""
@@ -95,7 +89,7 @@ class Zygote:
     def offered(self) -> Iterator[None]:
         """Within this, starters that begin find the zygote through their environment."""
         if self.wait_until_warm() and self._process.poll() is None:
-            os.environ[OFFER] = str(self._folder / "socket")
+            os.environ[OFFER] = str(self._folder)
         try:
             yield
         finally:
@@ -116,10 +110,11 @@ class Zygote:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _write_starter(folder: Path) -> None:
-    """As a shell script, because torchrun takes the name of one program and no arguments before its own."""
-    code = Path(__file__).with_name("starter.py")
-    starter = folder / "python"
-    command = " ".join(shlex.quote(part) for part in (sys.executable, "-I", "-S", str(code), sys.executable))
-    starter.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-    starter.chmod(0o700)
+def _bind(listener: socket.socket, folder: Path) -> None:
+    """Through the folder's descriptor: an address has at most 107 bytes, a path may have more."""
+    opened = os.open(folder, os.O_PATH)
+    try:
+        listener.bind(f"/proc/self/fd/{opened}/socket")
+    finally:
+        os.close(opened)
+    listener.listen(64)

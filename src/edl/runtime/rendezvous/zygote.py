@@ -192,15 +192,14 @@ def _close(files: list[int]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    listener, ready, *wanted = arguments
+    folder, listener, ready, *wanted = arguments
     for name in wanted:
         importlib.import_module(name)
     if threading.active_count() > 1:
         sys.exit(f"importing {', '.join(wanted)} started a thread: a fork would not have it")
     gc.collect()
     gc.freeze()  # collecting in a worker would otherwise copy all that is shared
-    inherited = socket.socket(fileno=int(listener))
-    folder, server = os.path.dirname(inherited.getsockname()), Server(inherited)
+    server = Server(socket.socket(fileno=int(listener)))
     os.write(int(ready), b"warm")
     os.close(int(ready))
     request = server.serve()
