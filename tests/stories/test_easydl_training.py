@@ -1,5 +1,6 @@
 """An EasyDL job that states no resources, trained to its end by EDL's own trainer, servers and workers."""
 
+import asyncio
 import json
 from collections import Counter
 from pathlib import Path
@@ -24,10 +25,26 @@ def manifest(story: Story, ledger: Path) -> dict[str, Any]:
     worker["command"] = ["python", str(EXAMPLES / "ctr" / "train.py")]
     settings = {"SAMPLES": 2400, "CHUNKS": CHUNKS, "BATCH": 50, "SECONDS_PER_TASK": 0.3, "LEDGER": ledger}
     worker["env"] = [{"name": name, "value": str(value)} for name, value in settings.items()]
-    env = [{"name": "EDL_PLAN_SECONDS", "value": "1"}]
+    env = [{"name": "EDL_PLAN_SECONDS", "value": "1"}, {"name": "EDL_CHECKPOINT_SECONDS", "value": "1"}]
     trainer = {"name": "main", "image": "edl", "command": ["edl", "trainer"], "env": env}
     spec["trainer"] = {"template": {"spec": {"containers": [trainer]}}}
     return found
+
+
+async def until_over(story: Story) -> dict[str, Any]:
+    async def over() -> dict[str, Any] | None:
+        status: dict[str, Any] = (await story.client.get(JOBS, "ctr", namespace=story.namespace)).get("status") or {}
+        return status if status.get("phase") in ("Succeeded", "Failed") else None
+
+    found: dict[str, Any] = await story.until(over, "the job has ended")
+    return found
+
+
+def each_once(ledger: Path) -> bool:
+    """Every part of the data counted once, whoever died on the way."""
+    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
+    counted = Counter(line["chunk"] for line in lines if line["kind"] == "acknowledged" and line["counted"])
+    return counted == Counter(range(CHUNKS))
 
 
 async def test_a_job_without_resources_is_planned_trained_and_ended_by_its_trainer(
@@ -42,13 +59,40 @@ async def test_a_job_without_resources_is_planned_trained_and_ended_by_its_train
     [victim] = await story.pods("trainer", "ctr")
     await story.delete(PODS, victim, grace=0)  # and the next one goes on
 
-    async def over() -> dict[str, Any] | None:
-        status: dict[str, Any] = (await story.client.get(JOBS, "ctr", namespace=story.namespace)).get("status") or {}
-        return status if status.get("phase") in ("Succeeded", "Failed") else None
-
-    status = await story.until(over, "the job has ended")
+    status = await until_over(story)
     assert (status["phase"], status["reason"]) == ("Succeeded", "the trainer finished")
     assert status["replicaStatuses"]["trainer"]["succeeded"] == 1
-    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
-    counted = Counter(line["chunk"] for line in lines if line["kind"] == "acknowledged" and line["counted"])
-    assert counted == Counter(range(CHUNKS))  # every part of the data once
+    assert each_once(ledger)
+
+
+async def test_a_parameter_server_moves_with_its_shard_while_the_job_trains(story: Story, tmp_path: Path) -> None:
+    """By a plan made by hand, which the job's trainer leaves alone."""
+    ledger = tmp_path / "ledger"
+    job = manifest(story, ledger)
+    server = job["spec"]["parameterServer"]["template"]["spec"]["containers"][0]
+    server["resources"] = {"requests": {"memory": "64Mi"}, "limits": {"memory": "256Mi"}}  # not to be resized in place
+    plan = yaml.safe_load((EXAMPLES / "easydl" / "resources.yaml").read_text())
+    for role in ("parameter_server", "worker"):
+        plan["spec"][role]["resource"] = {"cpu": "200m"}
+    del plan["spec"]["resource_updation"]
+    await story.create(JOB_RESOURCES, plan)
+    await story.create(JOBS, job)
+    await story.until(lambda: acknowledged(ledger), "the job learns")
+    updates = [{"name": f"ctr-ps-{index}", "resource": {"cpu": "250m"}} for index in (0, 1)]
+    change = {"spec": {"resource_updation": updates}}
+    await story.client.patch(JOB_RESOURCES, "ctr-by-hand", change, namespace=story.namespace)
+    await story.until(lambda: moved(story), "both servers have moved")
+    status = await until_over(story)
+    assert (status["phase"], status["reason"]) == ("Succeeded", "the trainer finished")
+    assert status["replicaStatuses"]["ps"].get("failed", 0) == 0
+
+
+async def acknowledged(ledger: Path) -> bool:
+    found = await asyncio.to_thread(ledger.read_text) if await asyncio.to_thread(ledger.exists) else ""
+    return "acknowledged" in found
+
+
+async def moved(story: Story) -> bool:
+    found = await story.client.get(JOB_RESOURCES, "ctr-by-hand", namespace=story.namespace)
+    states = [one["state"] for one in found["status"].get("updates", ())]
+    return found["status"].get("observedGeneration") == found["metadata"]["generation"] and states == ["done", "done"]
