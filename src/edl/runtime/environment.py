@@ -37,6 +37,7 @@ class Environment:
     brain_token: str = ""
     brain_ca: str = ""
     plan_seconds: float = 30.0
+    plan_settings: str = ""
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> "Environment":
@@ -62,6 +63,7 @@ class Environment:
             brain_token=env.get("EDL_BRAIN_TOKEN", ""),
             brain_ca=env.get("EDL_BRAIN_CA", ""),
             plan_seconds=_seconds(env, "EDL_PLAN_SECONDS", cls.plan_seconds),
+            plan_settings=env.get("EDL_PLAN_SETTINGS", ""),
         )
 
     def address_of(self, listener: socket.socket) -> str:

@@ -56,15 +56,16 @@ def test_a_job_that_saturates_at_six_is_led_there_and_its_like_starts_there(tmp_
 
 @pytest.mark.timeout(200)
 def test_a_job_with_too_little_memory_recovers_without_anybody(tmp_path: Path) -> None:
-    """The workers take 2.5 GiB each; they are killed with the 2 GiB of a cold start, and live with more."""
-    env = {**QUICK, "NEEDS": "2300", "RECORDS": "200", "OWN": "0.02", "SHARED": "0.005"}
+    """A worker takes more than the 128 MiB of this cold start; it is killed for it, and lives with twice as much."""
+    env = {**QUICK, "NEEDS": "150", "RECORDS": "200", "OWN": "0.02", "SHARED": "0.005"}
+    env["EDL_PLAN_SETTINGS"] = '{"cold_memory": 128}'
     with cluster(tmp_path, env, worker=WORKER, room=1) as made:
         made.start_trainer()
         assert made.trainer_code() == 0
         plans = made.state()["plans"]
         memories = [plan["plan"]["roles"]["worker"]["resource"]["memory"] for plan in plans]
-        assert memories[0] == 2048
-        assert max(memories) >= 4096
+        assert memories[0] == 128
+        assert max(memories) >= 256
         assert any(plan["plan"]["rule"] == "oom" for plan in plans)
         assert {plan["source"] for plan in plans} == {"local"}, "there was no Brain, and it says so"
 

@@ -11,10 +11,12 @@ import threading
 import time
 from typing import Literal
 
-from edl.brain.client import BrainClient
-from edl.brain.policy.settings import DEFAULTS
+import msgspec
 
-from ..environment import Environment
+from edl.brain.client import BrainClient
+from edl.brain.policy.settings import DEFAULTS, Settings
+
+from ..environment import Environment, SettingError
 from ..master.run import Master
 from ..service import ServiceClient, ServiceDownError, ServiceRefusalError, patiently
 from .advisor import Advisor
@@ -54,9 +56,18 @@ def run(env: Environment) -> int:
     return 0 if outcome == "succeeded" else 1
 
 
+def _settings(text: str) -> Settings:
+    """Thresholds of the local rules; Brain has its own."""
+    try:
+        return msgspec.json.decode(text, type=Settings) if text else DEFAULTS
+    except msgspec.DecodeError as error:
+        raise SettingError(f"EDL_PLAN_SETTINGS is {text[:80]!r}, it must be JSON of settings: {error}") from None
+
+
 class TrainerProcess:
     def __init__(self, env: Environment, over: threading.Event) -> None:
         self._env, self._over, self.failure = env, over, ""
+        settings = _settings(env.plan_settings)
         self._service = ServiceClient(env.service_url, env.namespace, env.job, env.token, ca=env.service_ca)
         renamed = RenamedService(self._service)
         self._master = Master(env, renamed, on_fenced=self._fenced)
@@ -65,12 +76,12 @@ class TrainerProcess:
         self._planner = Planner(
             self._service,
             self._training,
-            Advisor(self._find_brain, f"{env.namespace}/{env.job}/{env.uid or 'unknown'}"),
+            Advisor(self._find_brain, f"{env.namespace}/{env.job}/{env.uid or 'unknown'}", settings),
             renamed.slot,
             job=env.job,
             namespace=env.namespace,
             period=env.plan_seconds,
-            samples=DEFAULTS.samples,
+            samples=settings.samples,
             stop=over.is_set,
         )
         self._news = threading.Event()
