@@ -7,7 +7,8 @@ template sets counts instead of ours, and a flag counts before both.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from edl.api import quantity
+from edl.api import duration, quantity
+from edl.api.annotations import STALL_TIMEOUT
 from edl.api.pytorch_job import ElasticJob
 from edl.api.roles import JobView
 from edl.jobs.environment import ServiceAccess, Variable
@@ -46,6 +47,10 @@ def worker_environment(
     }
     if backend != "edl":
         told["PET_RDZV_CONF"] = LAST_CALL
+    if stall := job.metadata.annotations.get(STALL_TIMEOUT):
+        told["EDL_STALL_TIMEOUT"] = duration.seconds(
+            stall
+        )  # torchrun's agent then tells us whether its workers compute
     address = [_field("POD_IP", "status.podIP"), {"name": "PET_LOCAL_ADDR", "value": "$(POD_IP)"}]
     return [*({"name": name, "value": str(value)} for name, value in told.items()), *address]
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,10 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+from edl.kube.recorder import EVENTS
 from edl.kube.resource import Resource
 from tests.stories.backend import embedded
 from tests.stories.elastic import Elastic
-from tests.stories.processes import kill_pod
+from tests.stories.processes import kill_pod, of_pod
 from tests.stories.story import Story
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(400)]
@@ -109,6 +112,17 @@ async def test_a_node_is_lost_with_what_ran_on_it(tmp_path: Path) -> None:
         await backend.add_node("spare", "1")
         await training.until_world(2)
         assert (await training.elastic.status())["replicaStatuses"]["Worker"].get("failed", 0) == 0
+
+
+async def test_a_worker_that_hangs_is_replaced_though_the_script_reports_nothing(training: Training) -> None:
+    elastic = training.elastic
+    await training.submit(2, 2, notes={"edl.dev/stall-timeout": "8s"})
+    await training.until_world(2)
+    hung = max(of_pod(training.uid, "j-worker-1"))  # the youngest process of the pod is the one that trains
+    os.kill(hung, signal.SIGSTOP)
+    await training.until_world(2)
+    events = (await elastic.client.list(EVENTS, namespace=elastic.namespace)).items
+    assert any(event["reason"] == "WorkerStalled" for event in events), [event["note"] for event in events]
 
 
 async def _runs(elastic: Elastic, name: str) -> bool:

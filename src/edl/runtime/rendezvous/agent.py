@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch.distributed.elastic.agent.server.api import RunResult
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.launcher import api as launcher
 
+from . import activity
 from .handler import EdlHandler, own_address
 from .plugin import Parameters, Settings, connect
 from .warm import Zygote
@@ -44,6 +46,8 @@ class EdlAgent(LocalElasticAgent):  # type: ignore[misc]  # torch is not install
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result = super()._monitor_workers(worker_group)
         handler = self._handler
+        if handler and handler.activity and result.state == WorkerState.HEALTHY:
+            handler.activity.look(time.monotonic())
         if handler is None or result.state not in (WorkerState.FAILED, WorkerState.UNHEALTHY):
             return result
         if handler.at_fault(hard=any(failure.exitcode in HARD for failure in _first(result.failures))):
@@ -51,7 +55,10 @@ class EdlAgent(LocalElasticAgent):  # type: ignore[misc]  # torch is not install
         return RunResult(state=WorkerState.HEALTHY)  # the round is stale: the agent's loop regroups
 
     def _start_workers(self, worker_group: WorkerGroup) -> Any:
-        spec, zygote = worker_group.spec, self._handler.zygote if self._handler else None
+        handler, spec = self._handler, worker_group.spec
+        zygote = handler.zygote if handler else None
+        if handler and handler.activity:
+            handler.activity.begin()
         if zygote is None or spec.entrypoint != sys.executable or getattr(spec, "numa_options", None):
             return super()._start_workers(worker_group)
         arguments = spec.args
@@ -102,7 +109,9 @@ def install(params: Parameters, settings: Settings, env: Mapping[str, str]) -> E
     _speak_up()
     link = connect(params, settings, env)
     zygote = Zygote.start(env) if settings.warm else None
-    return EdlHandler(link, settings, run=params.run_id, address=own_address(params.local_addr, env), zygote=zygote)
+    handler = EdlHandler(link, settings, run=params.run_id, address=own_address(params.local_addr, env), zygote=zygote)
+    handler.activity = activity.of_workers(lambda: zygote.pid if zygote else None, env)
+    return handler
 
 
 def _speak_up() -> None:

@@ -10,6 +10,7 @@ import logging
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
+from .activity import Activity
 from .link import LinkThread
 from .plugin import Settings
 from .standing import Standing
@@ -40,6 +42,7 @@ class EdlHandler(RendezvousHandler):  # type: ignore[misc]  # torch is not insta
         self, link: LinkThread, settings: Settings, *, run: str, address: str, zygote: Zygote | None = None
     ) -> None:
         self.settings, self.zygote = settings, zygote
+        self.activity: Activity | None = None
         self._link, self._run, self._address = link, run, address
         self._store: Any = None
         self._ended = False
@@ -104,6 +107,7 @@ class EdlHandler(RendezvousHandler):  # type: ignore[misc]  # torch is not insta
 
         def settled(standing: Standing) -> bool:
             nonlocal said
+            self._idle()
             if standing.waiting_for != said:
                 said = standing.waiting_for
                 log.info("no round yet: %s", said)
@@ -147,7 +151,13 @@ class EdlHandler(RendezvousHandler):  # type: ignore[misc]  # torch is not insta
         """Our workers ended well: says so and waits for the others of the round."""
         self._ended = True
         self._link.act(lambda standing: standing.finish())
-        self._link.until(lambda standing: standing.over, timeout)
+        self._link.until(lambda standing: self._idle() or standing.over, timeout)
+
+    def _idle(self) -> bool:
+        """Without workers nobody computes, which is no stall."""
+        if self.activity:
+            self.activity.wait(time.monotonic())
+        return False
 
     def leave(self, reason: str) -> None:
         if not self._ended:

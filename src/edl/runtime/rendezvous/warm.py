@@ -67,6 +67,10 @@ class Zygote:
         os.close(tell)
         return cls(folder, process, ready)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def through(self, arguments: Sequence[str]) -> tuple[str, ...]:
         """The interpreter's arguments with which it is a starter of a worker with these."""
         return ("-I", "-S", str(Path(__file__).with_name("starter.py")), sys.executable, *arguments)
