@@ -48,9 +48,8 @@ def worker_environment(
     if backend != "edl":
         told["PET_RDZV_CONF"] = LAST_CALL
     if stall := job.metadata.annotations.get(STALL_TIMEOUT):
-        told["EDL_STALL_TIMEOUT"] = duration.seconds(
-            stall
-        )  # torchrun's agent then tells us whether its workers compute
+        # torchrun's agent then tells us whether its workers compute
+        told["EDL_STALL_TIMEOUT"] = f"{duration.seconds(stall):g}"
     address = [_field("POD_IP", "status.podIP"), {"name": "PET_LOCAL_ADDR", "value": "$(POD_IP)"}]
     return [*({"name": name, "value": str(value)} for name, value in told.items()), *address]
 
