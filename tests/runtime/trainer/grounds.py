@@ -1,5 +1,6 @@
 """A job service and a training that obey at once, in virtual time, and fail where a test says."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,7 @@ from edl.brain.policy.settings import DEFAULTS
 from edl.runtime.service import ServiceDownError, Slot, StaleEpochError, VersionError
 from edl.runtime.trainer.advisor import Advisor
 from edl.runtime.trainer.meter import Look
-from edl.runtime.trainer.planner import Planner
+from edl.runtime.trainer.planner import Planner, Training
 
 PERIOD = 30.0
 SPEC = {
@@ -34,6 +35,7 @@ class FakeGround:
         self.posted: list[dict[str, Any]] = []
         self.writes: list[str] = []
         self.epoch = 1
+        self.told: dict[str, Any] = SPEC
         self.generation = 0
         self.grant: Callable[[int], int] = lambda wanted: wanted
         self.mine = 0
@@ -61,7 +63,7 @@ class FakeGround:
 
     def spec(self) -> dict[str, Any]:
         self._step("spec")
-        return SPEC
+        return self.told
 
     def post_plan(self, spec: dict[str, Any], reason: str, slot: Slot) -> dict[str, Any]:
         number = self._step("post")
@@ -110,7 +112,7 @@ class FakeGround:
 
     @property
     def servers(self) -> int:
-        return int(self.posted[-1]["parameter_server"]["replicas"]) if self.posted else 0
+        return int(self.posted[-1].get("parameter_server", {}).get("replicas", 0)) if self.posted else 0
 
     @property
     def enough(self) -> bool:
@@ -165,7 +167,7 @@ class FakeTraining:
         return 5000
 
 
-def planner(ground: FakeGround, training: FakeTraining, advisor: Advisor | None = None) -> Planner:
+def planner(ground: FakeGround, training: Training, advisor: Advisor | None = None) -> Planner:
     """A trainer that has taken the slot: whoever held it before is fenced."""
     return Planner(
         ground,
@@ -176,7 +178,7 @@ def planner(ground: FakeGround, training: FakeTraining, advisor: Advisor | None 
         namespace="ns",
         period=PERIOD,
         samples=DEFAULTS.samples,
-        clock=training.clock,
+        clock=training.clock if isinstance(training, FakeTraining) else time.time,
     )
 
 

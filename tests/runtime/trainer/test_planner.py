@@ -11,11 +11,15 @@ from edl.brain.messages import Answer, Ask, Beginning, Ending, Report
 from edl.brain.policy.facts import Features, Plan, PodUse
 from edl.brain.policy.judge import Judgement
 from edl.brain.policy.units import Resource, RolePlan
+from edl.runtime.master.board import Board
+from edl.runtime.master.progress import Progress
 from edl.runtime.service import StaleEpochError
 from edl.runtime.trainer.advisor import Advisor
 from edl.runtime.trainer.planner import Planner
+from edl.runtime.trainer.pods import Pods
 from edl.runtime.trainer.spec import UnreasonableError, check, spec_of
 from edl.runtime.trainer.state import decode
+from edl.runtime.trainer.training import BoardTraining
 from tests.runtime.trainer.grounds import FakeGround, FakeTraining, KilledError, period, planner
 
 
@@ -325,3 +329,43 @@ def test_the_state_stays_small() -> None:
     assert ground.posted[-1]["worker"]["replicas"] == 60
     assert len(ground.values["trainer"][0]) < 32 * 1024
     assert msgspec.json.decode(ground.values["trainer"][0])["plans"][0]["number"] == 1
+
+
+def test_a_hot_server_or_a_lost_worker_is_looked_at_at_once_but_only_once() -> None:
+    ground = FakeGround()
+    made = run(ground, FakeTraining(ground, law), periods=0)
+    told = (ground.pods() or {})["pods"]
+    made.see(told)
+    assert not made.tick()
+    hot = [{**pod, "usage": {"cpu": 0.95, "memory": 1, "age": 0}} if pod["role"] == "ps" else pod for pod in told]
+    made.see(hot)
+    assert made.tick()
+    made.look_safely()
+    assert not made.tick(), "it is known now"
+    made.see([*hot, {"name": "j-worker-7", "role": "worker", "index": 7, "state": "lost", "reason": "NodeLost"}])
+    assert made.tick()
+    made.look_safely()
+    assert not made.tick()
+
+
+# Other frameworks.
+
+
+def test_an_allreduce_job_is_planned_without_servers_by_what_it_reports() -> None:
+    board = Board(Progress(), epoch=1, term=1.0)
+    now, pods = [0.0], Pods(running={"worker": 3})
+    training = BoardTraining(board, lambda: pods, clock=lambda: now[0])
+    assert training.look().stopped, "nothing was reported yet"
+    training.reported({"throughput": 20.0})
+    now[0] = 10.0
+    look = training.look()
+    assert (look.total, len(look.members), look.stopped) == (200.0, 3, False)
+    training.reported("rubbish")
+    assert training.look().stopped
+    assert (training.remaining(), training.records(), training.pause()) == (0.0, 0, 0.0)
+    ground = FakeGround()
+    ground.told = {"spec": {"distributionStrategy": "ring-allreduce"}}
+    made = planner(ground, training)
+    made.begin()
+    assert set(ground.posted[-1]) == {"worker"}
+    assert made.state.features.strategy == "ring-allreduce"

@@ -41,7 +41,7 @@ class Advisor:
         job: str,
         settings: Settings = DEFAULTS,
     ) -> None:
-        self._find, self._job, self._settings = find, job, settings
+        self._find, self._job, self.settings = find, job, settings
         self._known: BrainClient | None = None
         self._told = ""  # why the Brain was not followed last
         self._reported = 0.0  # time of the newest sample that the Brain has
@@ -67,7 +67,7 @@ class Advisor:
                 return plan, "brain"
             except _TROUBLE as error:
                 self._absent(error)
-        return start(features, [], capacity, self._settings), "local"
+        return start(features, [], capacity, self.settings), "local"
 
     def next(self, facts: JobFacts, uses: dict[str, PodUse], now: float) -> Advice:
         brain = self._brain
@@ -76,7 +76,7 @@ class Advisor:
                 return Advice(self._from_brain(brain, facts, uses), "brain")
             except _TROUBLE as error:
                 self._absent(error)
-        return Advice(decide(facts, now, self._settings), "local")
+        return Advice(decide(facts, now, self.settings), "local")
 
     def end(self, outcome: Literal["succeeded", "failed"], state: TrainerState) -> None:
         """All that was not told yet, and the last word; without a Brain there is nobody to tell."""

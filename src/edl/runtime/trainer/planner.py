@@ -80,6 +80,7 @@ class Planner:
         self._samples = samples
         self._version = 0
         self._ruled, self._posted = "", False
+        self._known_hot: set[str] = set()  # at the last look
         self.state = TrainerState()
         self.pods = Pods()
         self.reason = ""
@@ -103,7 +104,12 @@ class Planner:
     def tick(self) -> bool:
         """Keeps the meter running. True: something happened that should be looked at now."""
         self._meter.look(self._training.look(), self._clock())
-        return bool(set(self.pods.failed) - set(self.state.seen))
+        return bool(set(self.pods.failed) - set(self.state.seen)) or bool(self._hot() - self._known_hot)
+
+    def _hot(self) -> set[str]:
+        """Parameter servers that are busier than is good."""
+        uses = {slot: use for slot, use in self.pods.uses.items() if slot.startswith(f"{SERVER}-") and use.cpu_limit}
+        return {slot for slot, use in uses.items() if use.cpu > self.advisor.settings.hot * use.cpu_limit}
 
     def see(self, pods: object) -> None:
         self.pods = read(pods, self._clock())
@@ -118,6 +124,7 @@ class Planner:
     def look(self) -> None:
         """One report, and the next plan if there is one."""
         now, made = self._clock(), self._made()
+        self._known_hot = self._hot()
         if not self._posted or (made.get("name") == "" and not self._ruled):
             self._post(self.state.plans[-1].plan)  # the service was away, or somebody deleted the JobResource
         state = self._observed(now)
