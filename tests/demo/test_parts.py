@@ -1,17 +1,23 @@
 """The parts of the demonstration that need no cluster: what is written down, counted and drawn."""
 
+import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from edl.api.kinds import TRAINING_JOB
+from edl.cli.jobs import summarize
+from edl.cli.live import Look
 from edl.cli.main import main
 from edl.demo.cast import QUICK, SLOW, Pace, examples, jobs
 from edl.demo.chart import chart
 from edl.demo.ledger import account
 from edl.demo.recording import Moment, Recording, moment
+from edl.demo.stage import Stage
 from edl.demo.svg import draw
 
 TRAINER = {"edl.dev/job": "a", "edl.dev/role": "trainer"}
@@ -138,3 +144,54 @@ def test_its_jobs_are_valid(pace: Pace, tmp_path: Path, capsys: pytest.CaptureFi
     for number, manifest in enumerate(jobs(pace, scripts)):
         (tmp_path / f"{number}.json").write_text(json.dumps(manifest))
     assert main(["validate", "-f", str(tmp_path)]) == 0, capsys.readouterr().out
+
+
+class Blind:
+    """A cluster that can no longer be seen."""
+
+    client: Any = None
+
+
+async def test_a_story_ends_when_nothing_can_be_seen_any_more() -> None:
+    stage = Stage(Blind(), Silent(), cores=1)  # type: ignore[arg-type]  # quacks
+    watching = asyncio.create_task(stage.watch())
+    with pytest.raises(AttributeError):
+        await stage.until(lambda: False, "never")
+    await watching
+
+
+async def test_a_job_may_be_submitted_while_the_others_are_looked_at() -> None:
+    stage = Stage(Empty(), Silent(), cores=1)  # type: ignore[arg-type]  # quacks
+    stage._watched = {"a": Adding(stage)}  # type: ignore[dict-item]  # quacks
+    await stage._see()
+    assert list(stage._watched) == ["a", "b"]
+
+
+class Silent:
+    def tell(self, act: object) -> None:
+        pass
+
+    def show(self, recording: object, looks: object) -> None:
+        pass
+
+
+class Empty:
+    @property
+    def client(self) -> "Empty":
+        return self
+
+    async def list(self, *args: Any, **more: Any) -> Any:
+        return SimpleNamespace(items=[])
+
+
+class Adding:
+    """A job that is looked at just when another one is submitted."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        job = summarize(TRAINING_JOB, {"metadata": {"name": "a", "namespace": "default", "uid": "u"}, "spec": {}})
+        self.last = Look(job)
+
+    async def look(self) -> Look:
+        self._stage._watched["b"] = self  # type: ignore[assignment]  # quacks
+        return self.last

@@ -49,9 +49,7 @@ def run(options: argparse.Namespace) -> int:
     show(console, outcome)
     out.write_text(draw(outcome.recording))
     console.print(f"[dim]the picture is in {out}[/]")
-    console.print(
-        "[dim]next: `. .venv/bin/activate`, then `edl run examples/fit_a_line/job.yaml`; the README goes on[/]"
-    )
+    console.print("[dim]next: `. .venv/bin/activate`, then `edl run examples/fit_a_line/job.yaml`[/]", soft_wrap=True)
     return 0 if outcome.good else 1
 
 

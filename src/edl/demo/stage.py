@@ -48,6 +48,7 @@ class Stage:
         self._watched: dict[str, Watched] = {}
         self._begun = time.monotonic()
         self._seen = asyncio.Condition()
+        self._blind: Exception | None = None
 
     @property
     def now(self) -> float:
@@ -108,21 +109,28 @@ class Stage:
         since = time.monotonic()
         try:
             async with asyncio.timeout(self._patience), self._seen:
-                await self._seen.wait_for(lambda: bool(condition()))
+                await self._seen.wait_for(lambda: self._blind is not None or bool(condition()))
         except TimeoutError:
             raise StoryError(f"waited {self._patience:.0f} s in vain until {what}") from None
+        if self._blind is not None:
+            raise self._blind
         return time.monotonic() - since
 
     async def watch(self) -> None:
-        """For ever: looks, writes down, shows."""
-        while True:
-            await self._see()
-            await asyncio.sleep(EVERY)
+        """For ever: looks, writes down, shows. Whoever waits for something learns that it can no longer be seen."""
+        try:
+            while True:
+                await self._see()
+                await asyncio.sleep(EVERY)
+        except Exception as error:
+            self._blind = error
+            async with self._seen:
+                self._seen.notify_all()
 
     async def _see(self) -> None:
         self.pods = (await self._cluster.client.list(pods_resource(), namespace=NAMESPACE)).items
         looks = []
-        for name, watched in self._watched.items():
+        for name, watched in list(self._watched.items()):  # a job may be submitted while we look
             before = watched.last.job
             look = await watched.look()
             looks.append(look)
