@@ -371,6 +371,11 @@ def test_moves(stale: tuple[str, ...], pods: list[SlotPod], create: list[str], d
     assert found.failures == ()
 
 
+def test_a_pod_that_ends_when_its_follower_lives_has_not_failed() -> None:
+    found = plan(2, pod(0, "failed"), pod(0, "pending", 1), pod(1), **moving())
+    assert (found.failures, found.counts.failed, created(found)) == ((), 0, [])
+
+
 def test_a_slot_that_goes_takes_its_follower_with_it() -> None:
     found = plan(1, pod(0), pod(1), pod(1, "pending", 1), in_order=True, **moving("j-w-1"))
     assert sorted(deleted(found)) == ["j-w-1", "j-w-1-1"]

@@ -15,7 +15,7 @@ from edl.jobs.failures import Failure, Rules, account, not_before
 from edl.jobs.record import Ledger, Record
 from edl.jobs.slots import SlotPod, pod_name, slot_name
 from edl.jobs.succession import failed_moves as find_failed_moves
-from edl.jobs.succession import holders
+from edl.jobs.succession import followed, holders
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -86,6 +86,8 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
     ledger = Ledger(record)
     for pod in pods:
         ledger.seen(pod.index, pod.attempt)
+    if wanted.stale is not None:
+        pods = followed(pods)
     failed_moves = find_failed_moves(pods, ledger) if wanted.stale is not None else []
     failures = account([pod for pod in pods if pod not in failed_moves], ledger, wanted.rules, wanted.stalled)
     live, coming, doomed = holders(pods, ledger, wanted.stale)

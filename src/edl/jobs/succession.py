@@ -5,6 +5,8 @@ The pods of a slot are told apart by their attempt. What was entered as ended in
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from edl.jobs.record import Ledger
 from edl.jobs.slots import SlotPod
 
@@ -56,4 +58,13 @@ def failed_moves(pods: Sequence[SlotPod], ledger: Ledger) -> list[SlotPod]:
         if not pod.live
         and pod.attempt > first.get(pod.index, pod.attempt)
         and (pod.leaving or pod.state in ("failed", "lost"))
+    ]
+
+
+def followed(pods: Sequence[SlotPod]) -> list[SlotPod]:
+    """A pod that ends while its follower lives has made room for it, whatever its exit code: it has not failed."""
+    newest = {pod.index: pod.attempt for pod in pods if pod.live}
+    return [
+        replace(pod, state="lost") if pod.state == "failed" and pod.attempt < newest.get(pod.index, -1) else pod
+        for pod in pods
     ]

@@ -98,6 +98,7 @@ class _Watch:
         holder = roles.get(self._role, {}).get("slots", {}).get(str(slot.index), {}).get("holder", self._holder)
         if holder != self._holder:
             self.fenced.set()
+            self._parameters.released.set()  # nobody waits for a shard that another has
         if str(view["phase"]).lower() in ENDED:
             self._parameters.released.set()
 
