@@ -16,7 +16,8 @@ from edl.kube.transport import Auth, HttpTransport
 from edl.operator.job_service import ConflictError, JobRecord, UnavailableError
 from edl.operator.job_service.configmap import CONFIGMAPS, ConfigMapStore
 from edl.operator.job_service.durable import DurableState, Turns
-from edl.operator.job_service.state import LIMIT, JobState, claim, put
+from edl.operator.job_service.state import LIMIT, JobState, claim, form, put
+from edl.runtime.rendezvous.rounds import Member, Round
 
 from .timeline import Timeline
 
@@ -62,6 +63,17 @@ async def test_the_largest_state_fits(client: Client) -> None:
     stored = await store.load("default", "j", RECORD)
     assert stored is not None
     assert stored.state == large
+
+
+async def test_the_round_of_a_thousand_agents_comes_back(client: Client) -> None:
+    members = tuple(
+        Member(f"a-job-with-quite-a-long-name-worker-{n}/abcdef12", "10.100.100.100:45678") for n in range(1000)
+    )
+    store, formed = ConfigMapStore(client), form(state(), Round("uid-1", 7, members))[0]
+    await store.save("default", "j", RECORD, formed, None)
+    stored = await store.load("default", "j", RECORD)
+    assert stored is not None
+    assert stored.state == formed
 
 
 async def test_only_the_version_that_was_read_can_be_replaced(client: Client) -> None:

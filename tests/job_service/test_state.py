@@ -13,10 +13,12 @@ from edl.operator.job_service.state import (
     check,
     claim,
     delete,
+    form,
     free_index,
     put,
     role_slots,
 )
+from edl.runtime.rendezvous.rounds import Round
 
 
 def test_the_same_holder_keeps_its_epoch_and_another_one_gets_the_next() -> None:
@@ -125,3 +127,24 @@ def test_epochs_and_versions_only_grow(steps: list[tuple[str, int, bool]]) -> No
             state, version = put(state, "k", holder.encode(), None)
             assert version > versions[-1]
             versions.append(version)
+
+
+@pytest.mark.parametrize(
+    ("formed", "ok"),
+    [
+        pytest.param(Round("run", 4), True, id="the next"),
+        pytest.param(Round("run", 3, over=True), True, id="the end"),
+        pytest.param(Round("again", 1), True, id="another attempt"),
+        pytest.param(Round("run", 3), False, id="the same number"),
+        pytest.param(Round("run", 2), False, id="an older one"),
+    ],
+)
+def test_a_round_never_goes_back(formed: Round, ok: bool) -> None:
+    before = JobState(revision=5, round=Round("run", 3))
+    if ok:
+        after, _ = form(before, formed)
+        assert (after.round, after.revision) == (formed, 6)
+    else:
+        with pytest.raises(RefusedError) as refused:
+            form(before, formed)
+        assert refused.value.code == "round"
