@@ -134,6 +134,16 @@ def test_26_a_gang_that_never_ran_is_withdrawn_whole() -> None:
     assert (decision.target, decision.leavers) == (0, {"worker": {"": 1, "n1": 2}})
 
 
+def test_26_a_gang_that_goes_whole_is_not_given_the_same_again_at_once() -> None:
+    """What it holds itself is room as soon as it goes; without a back-off it would never go."""
+    job = elastic_job("a", 2, 2, status=scaled(60, 2))
+    leaving = pod("web", "n2", cpu=1, leaving=20)
+    objects = [node("n1", cpu=1), node("n2", cpu=1), leaving, job, pods_of(job, {"n1": 1})]
+    plan = planned(objects, pods_of(job, [""], first=9, refused=20), **ALL)
+    assert targets(plan) == {"a": 0}
+    assert len(plan.memory.shapes) == 1
+
+
 def test_26_a_job_that_has_run_keeps_what_it_has_and_waits_for_the_rest() -> None:
     job = elastic_job("a", 3, 3, status=scaled(60, 3) | {"phase": "Running"})
     objects = [node("n1", cpu=2), job, pods_of(job, {"n1": 2}), pods_of(job, [""], first=9, refused=20)]

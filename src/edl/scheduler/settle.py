@@ -76,22 +76,23 @@ def _withdraw(cycle: Cycle, unit: Unit) -> None:
     ]
     if not refused:
         return
-    for role in refused:
-        _back_off(cycle, unit, role)
     done = [facts.done if role == facts.scaled else 0 for role in range(len(facts.roles))]
     held = largest_size(unit, [live + more for live, more in zip(facts.live, done, strict=True)])
     if held < unit.floor and facts.started:
         held = min(unit.floor, unit.size)  # it runs: its minimum waits where it is
+    for role in refused:
+        _back_off(cycle, unit, role, whole=held < unit.floor)
     if held < unit.size:
         unit.gives(Code.WITHDRAWN, str(unit.size - held))
     unit.size = held
 
 
-def _back_off(cycle: Cycle, unit: Unit, role: int) -> None:
-    """Only if the plan sees room for it: where there is none, the refusal is no riddle."""
+def _back_off(cycle: Cycle, unit: Unit, role: int, *, whole: bool) -> None:
+    """Only if the plan sees room for it: where there is none, the refusal is no riddle. But a job that goes as a
+    whole leaves room that it held itself: it would be granted the same again at once, and nothing would have moved."""
     shape = unit.facts.roles[role].shape
     known = cycle.shapes.get(shape.key)
-    if cycle.board.find(shape, now=True) == NOWHERE:
+    if not whole and cycle.board.find(shape, now=True) == NOWHERE:
         return
     if known is None or cycle.now >= known.until:
         cycle.shapes[shape.key] = strike(known, cycle.now, SHAPE_BACKOFF, SHAPE_BACKOFF_MAX)
