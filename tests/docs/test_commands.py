@@ -81,13 +81,15 @@ def test_commands_exist_and_needs_are_known(block: Block) -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("block", [block for block in COMMAND_BLOCKS if runnable(block)], ids=lambda block: block.name)
 def test_commands_run(block: Block, tmp_path: Path) -> None:
-    """In a directory that looks like a clone, with a home of its own, stopping at the first command that fails."""
+    """In a directory that looks like a clone whose virtualenv is active, with a home of its own, stopping at the first
+    command that fails."""
     for name in ("examples", "docs", "src"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / ".venv").symlink_to(sys.prefix)
     script = "\n".join(line for line in block.text.splitlines() if not line.startswith("make "))
     environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-    environment |= {"EDL_HOME": str(tmp_path / "home"), "PS1": ""}
+    path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment |= {"EDL_HOME": str(tmp_path / "home"), "PS1": "", "PATH": path}
     try:
         ended = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
