@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -65,6 +66,7 @@ class Stage:
             probe.bind(("127.0.0.1", 0))
             self._endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
         self._leader, self._next = leader, 0
+        self._left: list[subprocess.Popen[bytes]] = []
 
     def start(self, count: int) -> None:
         for _ in range(count):
@@ -84,7 +86,8 @@ class Stage:
         if event == "kill":
             self._group.kill(victim)
         elif event == "leave":
-            self._group.agents.pop(victim).send_signal(signal.SIGTERM)
+            self._left.append(self._group.agents.pop(victim))
+            self._left[-1].send_signal(signal.SIGTERM)
         else:
             self.start(1)
         first = self._wait(after, since, count=1)
@@ -106,6 +109,8 @@ class Stage:
 
     def close(self) -> None:
         self._group.close()
+        for process in self._left:
+            process.wait()
 
 
 def run(way: Way) -> dict[str, float | None]:

@@ -35,6 +35,12 @@ def batch_of(step: int, rank: int, world: int, size: int) -> tuple[torch.Tensor,
     return share, share.sum(dim=1, keepdim=True).sin()
 
 
+def network() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
+    return model, torch.optim.SGD(model.parameters(), lr=0.05)
+
+
 def save(path: Path, step: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """First beside, then in place: whoever is killed here leaves the last checkpoint whole."""
     beside = path.with_name(f"{path.name}.{os.getpid()}")
@@ -46,9 +52,7 @@ def main() -> None:
     options = arguments()
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    model, optimizer = network()
     step = 0
     if options.checkpoint.exists():
         saved = torch.load(options.checkpoint, weights_only=True)
