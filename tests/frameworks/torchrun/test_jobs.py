@@ -99,6 +99,19 @@ async def test_sizes_change_quickly_the_operator_is_killed_and_a_worker_too(trai
     assert status["replicaStatuses"]["Worker"]["failed"] == 1
 
 
+async def test_all_workers_go_and_the_job_resumes_from_its_checkpoint_to_its_end(training: Training) -> None:
+    elastic = training.elastic
+    await training.submit(2, 2, steps=300, pause=0.02)
+    await training.until_world(2)
+    await elastic.edit({"spec": {"suspend": True}})
+    await elastic.until_running(0)
+    step, since = training.saved, time.monotonic()
+    await elastic.edit({"spec": {"suspend": False}})
+    await elastic.until_phase("Succeeded")
+    assert training.saved == 300
+    assert training.steps(since)[0]["step"] == step + 1, "nothing before the checkpoint was trained again"
+
+
 async def test_a_node_is_lost_with_what_ran_on_it(tmp_path: Path) -> None:
     async with embedded(tmp_path, nodes=1, cpu="1", working_dir=ROOT) as backend:
         story = await Story.begin(backend)
