@@ -104,7 +104,7 @@ async def test_a_report_may_be_repeated(call: Caller, clock: Clock) -> None:
 
 
 async def test_jobs_that_compete_are_not_advised_to_take_the_same_room(call: Caller, clock: Clock) -> None:
-    """Two free cores. One job still rises steeply, the other hardly; it asks first."""
+    """Ten cores beside each, of which the other holds eight. One rises steeply, the other hardly; it asks first."""
     for name, rates in (("flat", {4: 40.0, 8: 64.0}), ("steep", {4: 40.0, 8: 80.0})):
         path, plan = f"/v1/jobs/ns/{name}/u", Plan("start-cold", "test", roles(8))
         await call("POST", path, Beginning(CTR))
@@ -116,10 +116,10 @@ async def test_jobs_that_compete_are_not_advised_to_take_the_same_room(call: Cal
     clock.now += 100
 
     async def ask(name: str) -> Any:
-        body = Ask(present=roles(8), granted={"worker": 8}, capacity=Capacity(cpu=2.0, memory=65536))
+        body = Ask(present=roles(8), granted={"worker": 8}, capacity=Capacity(cpu=10.0, memory=65536))
         return (await call("POST", f"/v1/jobs/ns/{name}/u/plan", body))[1]
 
-    assert (await ask("flat"))["plan"]["roles"]["worker"]["replicas"] == 10, "it is alone"
+    assert (await ask("flat"))["plan"]["roles"]["worker"]["replicas"] > 8, "it is alone"
     assert (await ask("steep"))["plan"]["roles"]["worker"]["replicas"] == 10
     answer = await ask("flat")
     assert "plan" not in answer

@@ -20,6 +20,9 @@ async def test_a_trainers_token_opens_its_own_job(tmp_path: Path) -> None:
         desk = OperatorDesk(None, _NoCaches(), None, gpu="g", brain=settings)  # type: ignore[arg-type]
         found = desk.brain("ns", "j")
         assert found is not None
+        assert desk.capacity() is None
+        desk.planned({"cpu": 7500, "memory": 16 << 30, "g": 2})
+        assert desk.capacity() == {"cpu": 7.5, "memory": 16384, "gpu": 2}
         client = BrainClient(found["url"], found["token"], timeout=30)
         answer = await asyncio.to_thread(lambda: client.begin("ns/j/u", Beginning(Features(program="p"))))
         assert answer.plan is not None

@@ -1,5 +1,7 @@
 """Between store and policy: gathers what a decision needs, and remembers what others can learn from it."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from .messages import Ask
@@ -61,7 +63,19 @@ class Advisor:
         self._wants = {name: (at, want) for name, (at, want) in self._wants.items() if now - at < LATELY}
         if len(self._wants) == 1:
             return None
-        return share([want for _, want in self._wants.values()], facts.capacity, self._settings)[job]
+        others = [want for name, (_, want) in self._wants.items() if name != job]
+        left = _without(facts.capacity, others)
+        return share([self._wants[job][1], *others], left, self._settings)[job]
+
+
+def _without(capacity: Capacity, others: Sequence[Want]) -> Capacity:
+    """What is left of it when others keep what they have."""
+    held = [(want.workers, want.resource) for want in others]
+    return Capacity(
+        max(0.0, capacity.cpu - sum(count * (each.cpu or 0.0) for count, each in held)),
+        max(0, capacity.memory - sum(count * (each.memory or 0) for count, each in held)),
+        max(0, capacity.gpu - sum(count * (each.gpu or 0) for count, each in held)),
+    )
 
 
 def _facts(story: JobStory, ask: Ask) -> JobFacts:

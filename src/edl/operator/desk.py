@@ -7,7 +7,7 @@ touched, and while an older one rules the job, the trainer is told so in place o
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -56,7 +56,16 @@ class OperatorDesk:
     ) -> None:
         self._client, self._caches, self._book, self._gpu, self._clock = client, caches, book, gpu, clock
         self._brain = brain
+        self._capacity: Data | None = None  # until the first cycle
         self._plans = PlanBook(caches.plans)
+
+    def planned(self, capacity: Mapping[str, int]) -> None:
+        """The scheduler has looked at the cluster: millicores, bytes and devices of its usable nodes."""
+        gpu = capacity.get(self._gpu, 0)
+        self._capacity = {"cpu": capacity.get("cpu", 0) / 1000, "memory": capacity.get("memory", 0) >> 20, "gpu": gpu}
+
+    def capacity(self) -> Data | None:
+        return self._capacity
 
     def brain(self, namespace: str, name: str) -> Data | None:
         """The token lasts a while; a trainer whose token has expired asks again."""

@@ -40,7 +40,7 @@ from edl.operator.plans import job_key
 from edl.operator.reconcile import NoService, Reconciler
 from edl.operator.resources import JOB_RESOURCES, NAMESPACES
 from edl.operator.rotation import Rotation
-from edl.operator.scheduling import SchedulingLoop
+from edl.operator.scheduling import Cycle, SchedulingLoop
 from edl.operator.service import Records, ServicePart, service_names
 from edl.operator.settings import LEASE, SECRET, WEBHOOK, OperatorSettings
 from edl.operator.webhook import Webhook
@@ -116,6 +116,7 @@ class Operator:
         self._registry.register(JobCollector(self.book, clock, self._report))
         self._cycles = CycleMetrics(self._registry)
         self.service: ServicePart | None = None
+        self._desk: OperatorDesk | None = None
         self.webhook: Webhook | None = None
         self._rotation: Rotation | None = None
         if identity is not None:
@@ -130,7 +131,7 @@ class Operator:
         if settings.service is not None:
             records = Records(self.caches, self.book, identity)
             gpu = settings.pods.installation.gpu
-            desk = OperatorDesk(
+            desk = self._desk = OperatorDesk(
                 self._writer, self.caches, self.book, gpu=gpu, brain=settings.brain, clock=self._clock
             )
             self.service = ServicePart(self._writer, records, identity, settings.service, tls=rotation.tls, desk=desk)
@@ -170,7 +171,7 @@ class Operator:
             clock=self._clock,
             interval=self.settings.interval,
             debounce=self.settings.debounce,
-            planned=self._cycles.planned,
+            planned=self._planned,
         )
         return Manager(
             informers=self.caches.all,
@@ -181,6 +182,11 @@ class Operator:
             address=self.settings.probes,
             registry=self._registry,
         )
+
+    def _planned(self, cycle: Cycle) -> None:
+        self._cycles.planned(cycle)
+        if self._desk is not None:
+            self._desk.planned(cycle.plan.cluster.capacity)
 
     def _controller(self, kind: JobKind) -> Controller:
         """One per kind, so that a name stands for one job in each queue."""

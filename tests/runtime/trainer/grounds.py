@@ -41,6 +41,7 @@ class FakeGround:
         self.mine = 0
         self.killed_pods: list[dict[str, Any]] = []
         self.down = False
+        self.capacity: dict[str, Any] | None = None
         self.ruled = ""
         self.settled = True
         self.kill_at: str | None = None  # "put 3 after": the third put is made, its answer never arrives
@@ -87,6 +88,7 @@ class FakeGround:
             "observed": observed,
             "granted": {"worker": self.workers, "ps": self.servers},
             "updates": [],
+            "capacity": self.capacity,
         }
 
     def pods(self, after: str = "", wait: float = 0.0) -> dict[str, Any] | None:

@@ -167,6 +167,14 @@ def test_a_plan_that_is_granted_in_part_is_lived_with() -> None:
     assert "grants 3" in made.reason
 
 
+def test_nobody_asks_for_more_than_the_cluster_has() -> None:
+    ground = FakeGround()
+    ground.capacity = {"cpu": 5.5, "memory": 100_000, "gpu": 0}
+    made = run(ground, FakeTraining(ground, law), periods=12)
+    assert sizes(ground) == [2, 4], "a core is the parameter server's"
+    assert "room for 0 more" in made.reason
+
+
 def test_a_job_ruled_by_hand_is_only_watched(caplog: pytest.LogCaptureFixture) -> None:
     ground = FakeGround()
     training = FakeTraining(ground, law)

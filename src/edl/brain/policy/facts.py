@@ -70,7 +70,7 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the cluster has free now, beside what this job holds."""
+    """What the cluster has beside what this job holds; what others hold of it is the scheduler's to move."""
 
     cpu: Cores = 0.0
     memory: Mebibytes = 0

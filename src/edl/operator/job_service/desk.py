@@ -47,6 +47,10 @@ class Desk(Protocol):
 
     async def post(self, namespace: str, name: str, record: JobRecord, posted: Posted) -> Data: ...
 
+    def capacity(self) -> Data | None:
+        """Cores, MiB and devices of the whole cluster, if they are known."""
+        ...
+
     def brain(self, namespace: str, name: str) -> Data | None:
         """Where Brain is, with a token for the job; None if the installation has none."""
         ...
@@ -64,6 +68,9 @@ class NoDesk:
 
     async def post(self, namespace: str, name: str, record: JobRecord, posted: Posted) -> Data:
         raise no_plans(name)
+
+    def capacity(self) -> Data | None:
+        return None
 
     def brain(self, namespace: str, name: str) -> Data | None:
         return None
@@ -98,7 +105,7 @@ class DeskCalls:
                 raise no_plans(request.match_info["name"])
             return found
 
-        return await self._news(request, session, body)
+        return await self._news(request, session, body, lambda: {"capacity": self._desk.capacity()})
 
     async def post(self, request: web.Request, session: Session) -> web.Response:
         if "EDL-Slot" in request.headers:
@@ -121,7 +128,14 @@ class DeskCalls:
         session.usage = {**here, told.pod: (told, self._clock())}
         return answer({})
 
-    async def _news(self, request: web.Request, session: Session, body: Callable[[Session], Data]) -> web.Response:
+    async def _news(
+        self,
+        request: web.Request,
+        session: Session,
+        body: Callable[[Session], Data],
+        beside: Callable[[], Data] = dict,
+    ) -> web.Response:
+        """`beside` is told too, and is no news."""
         after = request.query.get("after")
 
         def look(session: Session) -> web.Response | None:
@@ -131,7 +145,7 @@ class DeskCalls:
                 return None
             for pod in found.get("pods", ()):
                 pod["usage"] = self._used(session, pod["name"])
-            return answer({**found, "revision": revision})
+            return answer({**found, **beside(), "revision": revision})
 
         return await self._when(request, session, look)
 

@@ -221,12 +221,21 @@ class Planner:
             log.info("job service: %s", error)
             return {}
 
-    @staticmethod
-    def _capacity(made: dict[str, Any]) -> Capacity | None:
+    def _capacity(self, made: dict[str, Any]) -> Capacity | None:
+        """The cluster without what this job holds. What others hold is the scheduler's to move."""
         try:
-            return msgspec.convert(made.get("free"), Capacity | None, strict=False)
+            whole = msgspec.convert(made.get("capacity"), Capacity | None, strict=False)
         except msgspec.ValidationError:
             return None
+        if whole is None or not self.state.plans:
+            return whole
+        held = self.state.plans[-1].plan.roles.items()
+        counts = [(self.pods.running.get(role, 0), plan.resource) for role, plan in held]
+        return Capacity(
+            max(0.0, whole.cpu - sum(count * (each.cpu or 0.0) for count, each in counts)),
+            max(0, whole.memory - sum(count * (each.memory or 0) for count, each in counts)),
+            max(0, whole.gpu - sum(count * (each.gpu or 0) for count, each in counts)),
+        )
 
     # What is done about it.
 
