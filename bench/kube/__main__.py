@@ -1,14 +1,21 @@
 """The operator on a real control plane beside its Go peer, in the same run: `make bench-kube`.
 
 startup: jobs of eight pods on 200 kwok nodes, from submission to running.
+plans: random plans against the real kube-scheduler, which binds them or makes us withdraw them.
+growth: what etcd grows by per task while fifty jobs use the job service.
 """
 
 import argparse
 import asyncio
+import time
 
 from bench.kube.contenders import CONTENDERS, WORKERS, Contender
+from bench.kube.growth import measure_growth
+from bench.kube.plans import try_plans
 from bench.kube.startup import NODES, Result, measure
 
+PARTS = ("startup", "plans", "growth")
+JOBS_OF_GROWTH, SECONDS_OF_GROWTH = 50, 60.0
 COLUMNS = (
     ("jobs", 5),
     ("submitted", 10),
@@ -23,14 +30,45 @@ HEAD = " ".join(["".ljust(22), *(name.rjust(width) for name, width in COLUMNS)])
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.kube", description=__doc__)
-    parser.add_argument("parts", nargs="*", default="startup", choices=["startup"], help="what to measure (all)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (all)")
     parser.add_argument("--jobs", default="200,1000", help="numbers of jobs (%(default)s)")
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="who takes part (%(default)s)")
+    parser.add_argument("--plans", type=int, default=1000, help="how many (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the plans (%(default)s)")
     parser.add_argument("--calls", action="store_true", help="list the calls that were made, by verb and resource")
     options = parser.parse_args()
-    sizes = [int(size) for size in options.jobs.split(",")]
-    chosen = [CONTENDERS[name] for name in options.contenders.split(",")]
-    asyncio.run(startup(chosen, sizes, options.calls))
+    unknown = set(options.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    asyncio.run(measure_all(options))
+
+
+async def measure_all(options: argparse.Namespace) -> None:
+    parts = options.parts or PARTS
+    if "startup" in parts:
+        sizes = [int(size) for size in options.jobs.split(",")]
+        await startup([CONTENDERS[name] for name in options.contenders.split(",")], sizes, options.calls)
+    if "plans" in parts:
+        await plans(options.plans, options.seed)
+    if "growth" in parts:
+        await growth()
+
+
+async def plans(count: int, seed: int) -> None:
+    started = time.monotonic()
+    tally = await try_plans(count, seed)
+    fates = ", ".join(f"{fate}: {number}" for fate, number in tally.fates.most_common())
+    print(f"{tally.plans} random plans (seed {seed}) in {time.monotonic() - started:.0f} s: {fates}")
+    slowest = f"{tally.slowest:.1f} s"
+    print(f"  the longest that a pod was without a node before it was bound or withdrawn: {slowest}", flush=True)
+
+
+async def growth() -> None:
+    one = await measure_growth(JOBS_OF_GROWTH, SECONDS_OF_GROWTH)
+    seconds = f"{SECONDS_OF_GROWTH:.0f} s"
+    print(f"{JOBS_OF_GROWTH} jobs that commit {one.tasks} tasks in {seconds} through the job service:")
+    print(f"  {one.writes} writes of {one.tasks / one.writes:.1f} tasks each;", end=" ")
+    print(f"etcd grows by {one.bytes / one.tasks:.0f} bytes per task until it compacts", flush=True)
 
 
 async def startup(contenders: list[Contender], sizes: list[int], calls: bool) -> None:

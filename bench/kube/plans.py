@@ -1,0 +1,28 @@
+"""A thousand random plans against the real kube-scheduler: each binds, or is withdrawn, and how soon."""
+
+import tempfile
+from pathlib import Path
+
+from bench.kube.stage import FLAGS
+from tests.kube.cluster.cluster import Cluster, provide
+from tests.kube.cluster.kwok import kwok
+from tests.kube.plans import Tally, planning
+
+NODES, JOBS_AT_ONCE = 14, 20
+
+
+async def try_plans(count: int, seed: int) -> Tally:
+    provide(nodes=False)
+    cluster = Cluster(f"bench-plans-{seed}", nodes=0, more_flags=FLAGS)
+    cluster.start()
+    try:
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            kwok(cluster.kubeconfig, Path(directory), lease_seconds=40),
+        ):
+            async with planning(cluster.kubeconfig, seed, nodes=NODES) as plans:
+                for number in range(count // JOBS_AT_ONCE):
+                    await plans.round(number, JOBS_AT_ONCE)
+        return plans.tally
+    finally:
+        cluster.stop()
