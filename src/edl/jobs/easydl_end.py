@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from edl.api.easydl_plan import PS, TRAINER, WORKER
 from edl.api.status import RootCause
 from edl.jobs.easydl_role import RoleLook
-from edl.jobs.easydl_status import failure_words
+from edl.jobs.judgement import failure_words
 from edl.jobs.slots import SlotPod
 
 
@@ -23,7 +23,7 @@ def verdict(roles: Mapping[str, RoleLook]) -> tuple[str, str, str, RootCause | N
     ):
         if lost:
             cause = _root_cause(role)
-            return "failed", code, failure_words(cause), cause
+            return "failed", code, failure_words(role.name, cause), cause
     return "", "", "", None
 
 

@@ -27,18 +27,19 @@ from edl.jobs.easydl_status import Picture, decided, done, draw, told
 from edl.jobs.failures import Rules
 from edl.jobs.grant import Grant, entered, remembered
 from edl.jobs.intents import Change, Create, Delete, Intent
+from edl.jobs.judgement import Circumstances
 from edl.jobs.look import Look
 from edl.jobs.outcome import Outcome, Refusal
 from edl.jobs.phase import Facts
 from edl.jobs.podset import Wanted
 from edl.jobs.record import from_status
 from edl.jobs.slots import ROLE
+from edl.jobs.upkeep import expiry, soonest, waiting, with_pause, worth_telling
 
 ROLES = (TRAINER, PS, EVALUATOR, WORKER)
 _ONE_BY_ONE = (TRAINER, PS, EVALUATOR)
 """Roles whose slots are 0 to size - 1: who reads a list of them must find everybody in it."""
 LEFTOVER_PAUSE = 1.0
-LEFTOVER_TOLD_AFTER = 10.0
 UNDECIDED_FOR = 1.0  # a new job's first word waits so long for the scheduler's, so that both are one write
 RESTARTS = 3
 FAILURE_PAUSE = 2.0
@@ -144,10 +145,11 @@ class EasydlLook:
         roles = self._roles(sizes, self._grant)
         picture = self._picture(roles, sizes, self._grant)
         if picture.facts.end:
-            return self._outcome(replace(picture, queued=False), ())
+            return self._outcome(replace(picture, found=replace(picture.found, queued=False)), ())
         children, blocked = Services(self._look, self._children, self._owner).reconcile(roles)
         pods = self._pod_intents(roles, create=blocked is None)
-        picture = replace(picture, refusals=self._refusals(blocked))
+        refusals = worth_telling(self._observed, [blocked] if blocked is not None else (), self._now - self._created)
+        picture = replace(picture, found=replace(picture.found, refusals=refusals))
         return self._outcome(picture, (*children, *pods), blocked)
 
     def _undecided(self) -> Outcome:
@@ -167,6 +169,7 @@ class EasydlLook:
         queued = grant.target == 0 and not self._view.suspend
         end, code, words, cause = verdict({role.name: role for role in roles})
         running = {role.name: role.plan.counts.active + role.plan.counts.succeeded for role in roles}
+        scale = entered(with_pause(self._scale, self._observed.pause), grant, self._now, may_reword=may_reword)
         facts = Facts(
             end=end,  # type: ignore[arg-type]  # one of the three
             held=not any(sizes.values()),
@@ -182,34 +185,24 @@ class EasydlLook:
         return Picture(
             view=self._view,
             plan=self._plan,
-            scale=entered(self._with_pause(), grant, self._now, may_reword=may_reword),
+            scale=scale,
             roles=roles,
             facts=facts,
-            queued=queued,
+            found=Circumstances(
+                queued=queued,
+                suspended=self._view.suspend,
+                code=scale.code,
+                reason=scale.reason,
+                refusals=self._observed.refusals,
+                refused_edits=self._look.refused_edits,
+                warnings=self._look.warnings,
+            ),
             awaits="" if self._plan.source else NO_PLAN,
             end_words=words,
             end_code=code,
             root_cause=cause,
             may_reword=may_reword,
-            refusals=self._observed.refusals,
-            refused_edits=self._look.refused_edits,
-            warnings=self._look.warnings,
         )
-
-    def _with_pause(self) -> Scale:
-        """What a change of size costs decides how soon the next one may follow; a tenth more or less does not."""
-        told, known = self._observed.pause, self._scale.rescale_seconds
-        if told is None or (known is not None and abs(told - known) <= known / 10):
-            return self._scale
-        return replace(self._scale, rescale_seconds=round(told, 2))
-
-    def _refusals(self, blocked: Refusal | None) -> tuple[Refusal, ...]:
-        """What an earlier job leaves behind is gone in a moment, as a rule, and then not worth a word."""
-        known = self._observed.refusals
-        if blocked is None or blocked in known:
-            return known
-        young = self._now - self._created < LEFTOVER_TOLD_AFTER
-        return known if young and not blocked.foreign else (*known, blocked)
 
     # What to do.
 
@@ -227,24 +220,21 @@ class EasydlLook:
                 intents += [Create(Pod.KIND, name, body) for name, body in made]
         return intents
 
-    def _waiting(self) -> list[Refusal]:
-        return [refusal for refusal in self._observed.refusals if refusal.retry_at > self._now]
-
     def _plans(self, picture: Picture) -> list[Change]:
         return tell_plans(self._job, self._look.companions, picture, self._now)
 
     def _outcome(self, picture: Picture, intents: Sequence[Intent], blocked: Refusal | None = None) -> Outcome:
         status = draw(self._old, picture, self._now)
-        held = self._waiting()
+        held = waiting(self._observed, self._now)
         kept_back = {(refusal.kind, refusal.name) for refusal in held}
         ready = [one for one in intents if not isinstance(one, Create) or (one.kind, one.name) not in kept_back]
         destroys = any(isinstance(intent, Delete) for intent in ready)
         plans = self._plans(picture)
         if any(role.news for role in picture.roles):  # what is refused must be known before its pod goes
             ready, plans = [*plans, *ready], []
-        wakes = [role.plan.wake for role in picture.roles] + [refusal.retry_at for refusal in held]
+        wakes = [when for role in picture.roles for when in (role.plan.wake, role.wake)]
+        wakes += [refusal.retry_at for refusal in held]
         wakes.append(self._now + LEFTOVER_PAUSE if blocked is not None else None)
-        wakes += [role.wake for role in picture.roles]
         return Outcome(
             status,
             urgent=decided(status, destroys) != decided(self._old, destroys),
@@ -252,7 +242,7 @@ class EasydlLook:
             soft=tuple(plans),
             events=tuple(told(self._old, status, picture.roles)),
             deeds=tuple(done(picture.roles)) if ready else (),
-            wake=min((wake for wake in wakes if wake is not None), default=None),
+            wake=soonest(*wakes),
         )
 
     # The end.
@@ -280,14 +270,10 @@ class EasydlLook:
         intents += [Delete(Pod.KIND, pod.name, pod.uid) for role in roles for pod in role.plan.delete]
         picture = self._picture(roles, sizes, Grant(0))
         over = replace(picture, facts=replace(picture.facts, end=self._old.phase.lower()))
-        expiry = self._expiry()
-        if expiry is not None and expiry <= self._now:
+        gone = expiry(self._old.completion_time, self._job.spec.ttl_seconds_after_finished)
+        if gone is not None and gone <= self._now:
             intents = [Delete(self._view.kind, self._view.name, self._view.uid)]
-        return Outcome(status, intents=tuple(intents), soft=tuple(self._plans(over)), wake=expiry)
-
-    def _expiry(self) -> float | None:
-        ttl, ended = self._job.spec.ttl_seconds_after_finished, self._old.completion_time
-        return timestamp.seconds(ended) + ttl if ttl is not None and ended else None
+        return Outcome(status, intents=tuple(intents), soft=tuple(self._plans(over)), wake=gone)
 
 
 def about_its_size(status: EasydlStatus, grant: Grant) -> bool:

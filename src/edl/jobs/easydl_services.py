@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from edl.api.core import Pod, Service
+from edl.api.core import Service
 from edl.api.easydl_job import ElasticJob
 from edl.jobs.children import Child, Owner, Standing, reconcile_child, standing
 from edl.jobs.easydl_children import EasydlChildren
@@ -11,6 +11,7 @@ from edl.jobs.intents import Delete, Intent
 from edl.jobs.look import Look
 from edl.jobs.outcome import ObjectKey, Refusal
 from edl.jobs.refusal import name_taken, still_going
+from edl.jobs.upkeep import is_made
 
 
 class Services:
@@ -22,8 +23,9 @@ class Services:
         """For the slots that have pods or get them, and for no others. Stops at a name that is not ours."""
         wanted = [(role.name, index, attempt) for role in roles for index, attempt in _slots(role)]
         intents: list[Intent] = []
-        if self._look.token and wanted and not self._has_secret():
-            secret = self._children.secret(self._look.token, self._look.ca)
+        secret = self._children.secret(self._look.token, self._look.ca)
+        trouble = next((role.sight.trouble for role in roles if role.sight.trouble is not None), None)
+        if self._look.token and wanted and not is_made(secret, self._observed, trouble):
             intents += reconcile_child(secret, None, self._owner, self._uid, None)
         for slot in wanted:
             found, blocked = self._service(*slot)
@@ -56,19 +58,9 @@ class Services:
     def _stands(self, key: ObjectKey) -> Standing:
         return standing(self._observed.objects.get(key), self._owner, self._uid)
 
-    def _has_secret(self) -> bool:
-        """It is not watched. A pod that misses it makes us doubt that it is still there."""
-        made = ("Secret", self._children.secret("", "").name) in self._observed.made
-        return made and not any(_misses(pod) for pod in self._observed.pods)
-
 
 def _slots(role: RoleLook) -> list[tuple[int, int]]:
     """Index and attempt of whoever has each slot, or will."""
     found = {new.index: new.attempt for new in role.plan.create}
     found |= {index: pod.attempt for index, pod in role.plan.holders.items()}
     return sorted(found.items())
-
-
-def _misses(pod: Pod) -> bool:
-    waiting = (status.state.waiting for status in pod.status.container_statuses)
-    return any(one is not None and one.reason == "CreateContainerConfigError" for one in waiting)

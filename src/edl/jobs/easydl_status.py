@@ -9,13 +9,13 @@ from edl.api import timestamp
 from edl.api.annotations import LABEL_ROLE
 from edl.api.easydl_job import EasydlStatus, FollowedPlan
 from edl.api.easydl_plan import WORKER
-from edl.api.problem import Problem
 from edl.api.roles import JobView
 from edl.api.status import ReplicaCounts, RootCause, Scale
 from edl.jobs.children import LABEL_UID
 from edl.jobs.conditions import Conditions
 from edl.jobs.easydl_role import RoleLook
-from edl.jobs.outcome import JobEvent, Refusal
+from edl.jobs.judgement import Circumstances, condition_events, judge, scale_events, some, trouble_words
+from edl.jobs.outcome import JobEvent
 from edl.jobs.phase import Facts, next_phase
 from edl.jobs.podset import Counts
 from edl.jobs.record import to_status
@@ -33,16 +33,13 @@ class Picture(msgspec.Struct, frozen=True):
     """With the present grant in it."""
     roles: Sequence[RoleLook]
     facts: Facts
-    queued: bool
+    found: Circumstances
     awaits: str = ""
     """What it waits for beside the scheduler: its plan."""
     end_words: str = ""
     end_code: str = ""
     root_cause: RootCause | None = None
     may_reword: bool = False
-    refusals: tuple[Refusal, ...] = ()
-    refused_edits: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
 
     @property
     def counts(self) -> Mapping[str, Counts]:
@@ -105,7 +102,7 @@ def _reason(picture: Picture) -> str:
         return picture.end_words
     if picture.view.suspend:
         return "suspended by spec.suspend"
-    if picture.queued:
+    if picture.found.queued:
         return picture.scale.reason
     if picture.trouble is not None:
         return trouble_words(picture.trouble)
@@ -114,67 +111,24 @@ def _reason(picture: Picture) -> str:
     return picture.awaits
 
 
-def trouble_words(pod: SlotPod) -> str:
-    return f"pod {pod.name}: {pod.reason}{f': {pod.message}' if pod.message else ''}"
-
-
-def failure_words(cause: RootCause) -> str:
-    exited = f"exit code {cause.exit_code}" if cause.exit_code is not None else ""
-    what = ", ".join(part for part in (cause.reason, exited) if part) or "failed"
-    last = cause.message.strip().rpartition("\n")[2]
-    return f"{cause.pod} failed: {what}{f': {last}' if last else ''}"
-
-
 def _judge(conditions: Conditions, picture: Picture) -> None:
-    view = picture.view
-    if picture.refused_edits:
-        conditions.set("Valid", False, "EditRefused", "; ".join(str(problem) for problem in picture.refused_edits))
-    else:
-        conditions.set("Valid", True, "Accepted")
-    if picture.warnings:
-        conditions.set("Warned", True, "SpecWarning", "; ".join(str(warning) for warning in picture.warnings))
-    else:
-        conditions.clear("Warned", "Mended")
-    if picture.queued:
-        conditions.set("Queued", True, picture.scale.code or "Waiting", picture.scale.reason)
-    else:
-        conditions.clear("Queued", "Admitted", picture.scale.reason)
-    if view.suspend:
-        conditions.set("Suspended", True, "Suspended", "spec.suspend is true: its pods are freed, its place is kept")
-    else:
-        conditions.clear("Suspended", "Resumed")
+    judge(conditions, picture.found)
     if picture.plan.source:
         conditions.set("Planned", True, "Planned", f"it follows JobResource {picture.plan.source}")
     else:
         conditions.set("Planned", False, "NoPlan", "no JobResource names it yet: only its trainer runs")
-    _set_refusals(conditions, picture.refusals)
     _set_ready(conditions, picture)
-
-
-def _set_refusals(conditions: Conditions, refusals: Iterable[Refusal]) -> None:
-    taken = [refusal for refusal in refusals if refusal.foreign]
-    others = [refusal for refusal in refusals if not refusal.foreign]
-    if taken:
-        words = "; ".join(refusal.message for refusal in taken)
-        conditions.set("NameTaken", True, "ForeignObject", f"{words}; delete or rename it, EDL will not touch it")
-    else:
-        conditions.clear("NameTaken", "Free")
-    if others:
-        first = others[0]
-        conditions.set("Refused", True, first.code, f"{first.kind} {first.name}: {first.message}")
-    else:
-        conditions.clear("Refused", "Made")
 
 
 def _set_ready(conditions: Conditions, picture: Picture) -> None:
     facts = picture.facts
     if facts.end:
         conditions.set("Ready", False, "Finished")
-    elif facts.at_minimum and not facts.held and not picture.queued:
+    elif facts.at_minimum and not facts.held and not picture.found.queued:
         conditions.set("Ready", True, "MinimumRunning", "every minimum pod runs")
     elif picture.view.suspend:
         conditions.set("Ready", False, "Suspended")
-    elif picture.queued:
+    elif picture.found.queued:
         conditions.set("Ready", False, "Queued")
     elif picture.trouble is not None:
         conditions.set("Ready", False, picture.trouble.reason, trouble_words(picture.trouble))
@@ -190,13 +144,12 @@ def _set_end(conditions: Conditions, picture: Picture) -> None:
 
 # Events.
 
-_WARN = {"Warned": "True", "NameTaken": "True", "Refused": "True", "Valid": "False"}
-_TELL = {"Queued": "True", "Suspended": "True", "Planned": "True"}
-
 
 def told(old: EasydlStatus, new: EasydlStatus, roles: Iterable[RoleLook]) -> list[JobEvent]:
     """The events of a step from one status to the next. The same step tells the same events."""
-    events = [*_scale_events(old, new), *_condition_events(old, new)]
+    events = [*scale_events("size", old.scale, new.scale), *condition_events(old.conditions, new.conditions)]
+    if new.plan is not None and (old.plan is None or old.plan.source != new.plan.source):
+        events.append(JobEvent("Normal", "Planned", f"it follows JobResource {new.plan.source}"))
     for role in roles:
         for failure in role.plan.failures:
             fate = "given up" if failure.final else f"replaced (failure {failure.count})"
@@ -205,29 +158,6 @@ def told(old: EasydlStatus, new: EasydlStatus, roles: Iterable[RoleLook]) -> lis
     if new.phase != old.phase:
         failed = new.phase == "Failed"
         events.append(JobEvent("Warning" if failed else "Normal", new.phase, new.reason or "every minimum pod runs"))
-    return events
-
-
-def _scale_events(old: EasydlStatus, new: EasydlStatus) -> list[JobEvent]:
-    before = (old.scale.target if old.scale else None) or 0
-    after = (new.scale.target if new.scale else None) or 0
-    if new.scale is None or before == after:
-        return []
-    reason = "Admitted" if before == 0 else "ScaledUp" if after > before else "ScaledDown"
-    return [JobEvent("Normal", reason, f"size {before} -> {after}: {new.scale.reason}")]
-
-
-def _condition_events(old: EasydlStatus, new: EasydlStatus) -> list[JobEvent]:
-    known = {condition.type: condition for condition in old.conditions}
-    events: list[JobEvent] = []
-    for condition in new.conditions:
-        before = known.get(condition.type)
-        if before is not None and (before.status, before.reason) == (condition.status, condition.reason):
-            continue
-        if _WARN.get(condition.type) == condition.status:
-            events.append(JobEvent("Warning", condition.reason, condition.message))
-        elif _TELL.get(condition.type) == condition.status:
-            events.append(JobEvent("Normal", condition.type, condition.message))
     return events
 
 
@@ -244,8 +174,7 @@ def done(roles: Iterable[RoleLook]) -> list[JobEvent]:
         ("Resizing", "asked its node to resize", resized),
     ):
         if names:
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            events.append(JobEvent("Normal", reason, f"{words} {', '.join(names[:5])}{more}"))
+            events.append(JobEvent("Normal", reason, f"{words} {some(names)}"))
     return events
 
 
