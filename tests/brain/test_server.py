@@ -182,6 +182,7 @@ def test_subjects() -> None:
         (f"{JOB}/plan", {"present": {}}, 404, "POST its features first"),
         (f"{JOB}/outcome", {"outcome": "perhaps"}, 400, "$.outcome"),
         (f"{JOB}/nothing", {}, 404, "Not Found"),
+        ("/v1/jobs/ns/first%2Fx/u", {"features": {}}, 400, "have no slash"),
         (JOB, b" " * (5 << 20), 413, "at most"),
     ],
 )

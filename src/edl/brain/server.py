@@ -72,6 +72,8 @@ class Brain:
     def _job(self, request: web.Request) -> str:
         """The job that the call is about, which its token must open."""
         subject, parts = self._caller(request), request.match_info
+        if any("/" in part for part in parts.values()):
+            raise _RefusedError(400, "bad-name", "namespace, name and uid have no slash")
         if not opens(subject, f"{parts['namespace']}/{parts['name']}"):
             raise _RefusedError(
                 403, "foreign", f"this token is for {subject}, not {parts['namespace']}/{parts['name']}"

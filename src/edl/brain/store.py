@@ -106,20 +106,17 @@ class Store:
 
     async def end(self, job: str, outcome: str, now: float) -> None:
         """Of its samples the newest are kept: the lesson has the rest in a few numbers."""
-        kept = "SELECT id FROM samples WHERE job = $1 ORDER BY time DESC LIMIT $2"
-        await self._database.write(
-            [
-                ("UPDATE jobs SET outcome = $2, updated = $3 WHERE job = $1", (job, outcome, now)),
-                (f"DELETE FROM samples WHERE job = $1 AND id NOT IN ({kept})", (job, KEPT_ENDED)),
-            ]
-        )
+        ended = ("UPDATE jobs SET outcome = $2, updated = $3 WHERE job = $1", (job, outcome, now))
+        await self._database.write([ended, _forget(job, KEPT_ENDED)])
 
     async def teach(self, lesson: Lesson) -> None:
-        """Replaces what the job taught before; its number is new, so that every Brain's library learns of it."""
+        """Replaces what the job taught before; its number is new, so that every Brain's library learns of it. What old
+        samples said is in it, in a few numbers."""
         await self._database.write(
             [
                 ("DELETE FROM lessons WHERE job = $1", (lesson.job,)),
                 ("INSERT INTO lessons (job, data) VALUES ($1, $2)", (lesson.job, _text(lesson))),
+                _forget(lesson.job, KEPT),
             ]
         )
 
@@ -132,6 +129,12 @@ class Store:
             self.library.add(_decode(data, Lesson))
             self._seen = max(self._seen, number)
         return self.library
+
+
+def _forget(job: str, but: int) -> Statement:
+    """All samples but the newest."""
+    kept = "SELECT id FROM samples WHERE job = $1 ORDER BY time DESC LIMIT $2"
+    return f"DELETE FROM samples WHERE job = $1 AND id NOT IN ({kept})", (job, but)
 
 
 _JOB = "SELECT job, features, created, updated, outcome FROM jobs"

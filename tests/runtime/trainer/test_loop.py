@@ -37,9 +37,8 @@ def test_a_job_that_saturates_at_six_is_led_there_and_its_like_starts_there(tmp_
     with cluster(tmp_path, QUICK, worker=WORKER) as made:
         url = made.start_brain()
         made.start_trainer(EDL_BRAIN_URL=url, EDL_BRAIN_TOKEN=made.brain_token())
-        until(lambda: at_rest(made, 4), "a job that is left as it is", 200)
+        until(lambda: (at_rest(made, 4) and 5 <= made.sizes[-1] <= 7) or None, "a job that rests at about six", 200)
         state = made.state()
-        assert 5 <= made.sizes[-1] <= 7, made.sizes
         assert len(made.sizes) <= 10
         assert {plan.get("source", "brain") for plan in state["plans"]} == {"brain"}
         assert [plan["verdict"] for plan in judged(made)][:2] == ["safety", "paid"]

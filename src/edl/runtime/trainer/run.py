@@ -27,7 +27,7 @@ from .training import BoardTraining
 log = logging.getLogger(__name__)
 
 LEFT = 143
-FAREWELL = 10.0  # seconds that workers have to hear that all is done
+FAREWELL = 120.0  # seconds that workers have for what they do after the last shard
 SHORTEST = 1.0  # between two looks, however much happens
 WAIT = 20.0
 
@@ -143,7 +143,7 @@ class TrainerProcess:
         return "succeeded" if alone and pods.finished and not pods.alive else ""
 
     def _bid_farewell(self) -> None:
-        """Workers that wait for the last task hear that there is none."""
+        """Workers that wait for the last task hear that there is none, and may evaluate; who is gone is not waited for."""
         until = time.monotonic() + FAREWELL
         while self._master.board.trainers and time.monotonic() < until and not self._over.wait(0.1):
             pass

@@ -1,0 +1,83 @@
+"""A client against servers that are slow, cut off, or answer what no Brain would."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from edl.brain.client import BrainClient, BrainDownError, BrainRefusalError
+from edl.brain.messages import Beginning
+from edl.brain.policy.facts import Features
+
+Serve = Callable[[Callable[[socket.socket], None]], str]
+
+
+def http(status: str, body: bytes) -> Callable[[socket.socket], None]:
+    return lambda peer: peer.sendall(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts a server that does one thing to whoever calls; its address."""
+    over, listeners = threading.Event(), list[socket.socket]()
+
+    def start(act: Callable[[socket.socket], None]) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.settimeout(0.1)
+        listeners.append(listener)
+
+        def run() -> None:
+            while not over.is_set():
+                try:
+                    peer, _ = listener.accept()
+                except TimeoutError:
+                    continue
+                with peer:
+                    peer.settimeout(5)
+                    peer.recv(65536)
+                    act(peer)
+
+        threading.Thread(target=run, daemon=True).start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    yield start
+    over.set()
+    time.sleep(0.15)
+    for listener in listeners:
+        listener.close()
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        pytest.param(lambda peer: time.sleep(0.6), "timed out|Timeout", id="slow"),
+        pytest.param(lambda peer: None, "closed|Disconnected", id="hangs up"),
+        pytest.param(lambda peer: peer.sendall(b"\x16\x03\x01nonsense\r\n\r\n"), "BadStatusLine", id="no HTTP"),
+        pytest.param(http("200 OK", b"<html>welcome</html>"), "makes no sense", id="a web page"),
+        pytest.param(http("200 OK", b'{"reason": 7}'), r"makes no sense.*\$.reason", id="other JSON"),
+        pytest.param(
+            http(
+                "200 OK",
+                b'{"reason": "r", "plan": {"rule": "r", "reason": "r", "roles": {"worker": {"replicas": -3}}}}',
+            ),
+            r"makes no sense.*replicas",
+            id="negative",
+        ),
+        pytest.param(http("502 Bad Gateway", b"<html>"), "502", id="a proxy's error"),
+        pytest.param(
+            http("503 x", b'{"error": "the database does not answer", "code": "unavailable"}'), "503", id="503"
+        ),
+    ],
+)
+def test_anything_but_an_answer_is_absence(serve: Serve, act: Callable[[socket.socket], None], words: str) -> None:
+    client = BrainClient(serve(act), "t", timeout=0.3)
+    with pytest.raises(BrainDownError, match=words):
+        client.begin("ns/j/u", Beginning(Features()))
+
+
+def test_a_refusal_is_final(serve: Serve) -> None:
+    client = BrainClient(serve(http("401 x", b'{"error": "the token has expired", "code": "unauthorized"}')), "t")
+    with pytest.raises(BrainRefusalError, match="401 unauthorized: the token has expired"):
+        client.jobs()
