@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +93,18 @@ async def _trained(story: Story, ledger: Path) -> None:
     status = await story.until_phase("succeeded", "paddlejob")
     sizes = [change["to"] for change in status["scale_status"]["history"]]
     assert max(sizes) == 6, "there was room for all"
-    counted = _counted(ledger)
-    assert set(counted) == {(number, chunk) for number in range(PASSES) for chunk in range(CHUNKS)}
-    assert set(counted.values()) == {1}, "each task counts once per pass"
+    lines = _lines(ledger)
+    once = dict.fromkeys(((number, chunk) for number in range(PASSES) for chunk in range(CHUNKS)), 1)
+    assert _tasks(line for line in lines if line["kind"] == "trained") == once, "each task is trained once per pass"
+    assert _tasks(line for line in lines if line.get("counted")) == once, "and counts once"
     await story.until_running(0, "master", "paddlejob")
     await story.until_running(0, "pserver", "paddlejob")
     await story.end()
 
 
-def _counted(ledger: Path) -> Counter[tuple[int, int]]:
-    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
-    return Counter((line["pass"], line["chunk"]) for line in lines if line.get("counted"))
+def _lines(ledger: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ledger.read_text().splitlines()]
+
+
+def _tasks(lines: Iterable[dict[str, Any]]) -> Counter[tuple[int, int]]:
+    return Counter((line["pass"], line["chunk"]) for line in lines)
