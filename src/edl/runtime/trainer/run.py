@@ -143,7 +143,7 @@ class TrainerProcess:
         return "succeeded" if alone and pods.finished and not pods.alive else ""
 
     def _bid_farewell(self) -> None:
-        """Workers that wait for the last task hear that there is none, and may evaluate; who is gone is not waited for."""
+        """Workers that wait for the last task hear that there is none, and may evaluate; who is gone is not awaited."""
         until = time.monotonic() + FAREWELL
         while self._master.board.trainers and time.monotonic() < until and not self._over.wait(0.1):
             pass
