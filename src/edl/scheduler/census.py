@@ -116,14 +116,18 @@ class Census:
     def used(self, axes: Axes) -> list[list[int]]:
         """Per node, by requests."""
         rows = [[0] * len(axes.names) for _ in self.places]
+        rarer = range(3, len(axes.names))  # CPU, memory and pods come first and are asked for by nearly all
         for pod, node in zip(self.here, self.nodes, strict=True):
             vector = pod.vector
             if not vector:
                 vector = pod.vector = axes.vector(pod.requests)
             row = rows[node]
-            for place, units in enumerate(vector):
-                if units:
-                    row[place] += units
+            row[0] += vector[0]
+            row[1] += vector[1]
+            row[2] += vector[2]
+            for place in rarer:
+                if vector[place]:
+                    row[place] += vector[place]
         return rows
 
     def committed(self, usable: Sequence[bool]) -> tuple[int, int]:
