@@ -1,0 +1,64 @@
+"""What can happen to a process in a pod of our own nodes: killed, stopped for a while, cut off the network."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.kube.cluster import cgroups
+from tests.kube.cluster.cluster import Cluster
+from tests.kube.cluster.kubectl import Manifest
+from tests.kube.cluster.node import Node
+from tests.kube.cluster.packages import program
+from tests.kube.cluster.processes import Identity
+
+
+def node_of(cluster: Cluster, pod: Manifest) -> Node:
+    return next(node for node in cluster.nodes if node.name == pod["spec"]["nodeName"])
+
+
+def process_in(cluster: Cluster, pod: Manifest, words: str) -> Identity:
+    """The one process of the pod whose command line holds these words."""
+    uid = pod["metadata"]["uid"]
+    found = [one for one in cgroups.members(node_of(cluster, pod).cgroup) if _is_of(one.pid, uid, words)]
+    assert len(found) == 1, f"{len(found)} processes of pod {pod['metadata']['name']} run {words!r}"
+    return found[0]
+
+
+def _is_of(pid: int, uid: str, words: str) -> bool:
+    try:
+        groups = Path(f"/proc/{pid}/cgroup").read_text()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return f"pod{uid}" in groups and words in command
+
+
+@contextmanager
+def stopped(process: Identity) -> Iterator[None]:
+    """As a machine that swaps, or a debugger: it does nothing, and then goes on as if nothing had been."""
+    process.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.signal(signal.SIGCONT)
+
+
+@contextmanager
+def cut_off(cluster: Cluster, pod: Manifest) -> Iterator[None]:
+    """The pod's cable is unplugged at the node's end: no packet in, no packet out, no connection closed."""
+    namespace = node_of(cluster, pod).place.namespace.name
+    (route,) = json.loads(_ip("-j", "-n", namespace, "route", "get", pod["status"]["podIP"]))
+    _ip("-n", namespace, "link", "set", route["dev"], "down")
+    try:
+        yield
+    finally:
+        _ip("-n", namespace, "link", "set", route["dev"], "up")
+        # The kernel forgets the route to a link that is down.
+        _ip("-n", namespace, "route", "replace", pod["status"]["podIP"], "dev", route["dev"], "src", route["prefsrc"])
+
+
+def _ip(*arguments: str) -> str:
+    return subprocess.run([program("ip"), *arguments], capture_output=True, text=True, check=True).stdout
