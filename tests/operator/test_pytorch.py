@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import pytest
+
 from edl.kube.recorder import EVENTS
 from edl.operator.kinds import PYTORCH
 from edl.operator.resources import PODS, SERVICES
@@ -90,6 +92,23 @@ async def test_a_foreign_service_is_told_of_and_waited_for() -> None:
         service = await scene.get(SERVICES, "j-worker-0")
         assert service is not None
         assert service["spec"]["clusterIP"] == "None"
+
+
+@pytest.mark.parametrize(("kind", "told"), [(PYTORCH.name, False), ("others.example.com", True)])
+async def test_a_pod_of_another_job_keeps_nobody_busy(kind: str, told: bool) -> None:
+    """What an earlier job of the name left is on its way out and not worth a word; a namesake's is."""
+    async with elastic_stage() as scene, scene.operator() as wire:
+        labels = {"edl.dev/job": "j", "edl.dev/kind": kind, "edl.dev/job-uid": "another"}
+        spec = {"containers": [{"name": "c", "image": "x"}]}
+        theirs = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "j-worker-0", "labels": labels}, "spec": spec}
+        await scene.client.create(PODS, theirs, namespace="default")
+        await scene.make(elastic())
+        await scene.until(lambda: _told(scene, 2), "two run")
+        await at_rest(wire)
+        assert await _runs(scene, "j-worker-0-1")
+        assert len(wire.writes) < 25, wire.writes
+        conditions = {one["type"]: one["status"] for one in (await scene.status())["conditions"]}
+        assert (conditions.get("NameTaken") == "True") == told
 
 
 async def test_a_job_that_goes_on_without_a_worker_rests_too() -> None:

@@ -9,10 +9,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
+from edl.api.annotations import LABEL_JOB, LABEL_KIND
 from edl.api.core import Pod, Secret
 from edl.api.meta import EMPTY
 from edl.jobs.children import LABEL_UID
@@ -145,27 +146,32 @@ class Reconciler:
 
     def _observed(self, key: JobKey, uid: str, notes: Notes, now: float) -> Observed:
         notes.forget_old(now)
-        strangers = [refusal for refusal in notes.refusals.values() if self._stranger(key.namespace, refusal)]
-        for refusal in [one for one in notes.refusals.values() if one.kind == Pod.KIND and one.foreign]:
-            if refusal not in strangers:
-                del notes.refusals[refusal.kind, refusal.name]
+        held = {refused: self._holder(key, uid, refusal) for refused, refusal in notes.refusals.items()}
+        for refused in [one for one, holder in held.items() if one[0] == Pod.KIND and holder is None]:
+            if notes.refusals[refused].foreign:
+                del notes.refusals[refused]
         return Observed(
             pods=self._caches.pods_of(uid),
             objects=self._caches.objects_of(key),
             made=frozenset(notes.made),
-            taken=frozenset(refusal.name for refusal in strangers),
-            refusals=tuple(notes.refusals.values()),
+            taken=frozenset(name for (_, name), holder in held.items() if holder is not None),
+            refusals=tuple(one for refused, one in notes.refusals.items() if held[refused] != "leftover"),
             worded_at=notes.worded_at,
             pause=self._service.pause_of(key),
             silence=self._service.silence_of(key),
         )
 
-    def _stranger(self, namespace: str, refusal: Refusal) -> bool:
-        """A pod of somebody else that has a name of ours, as long as it is there."""
+    def _holder(self, key: JobKey, uid: str, refusal: Refusal) -> Literal["stranger", "leftover"] | None:
+        """Whose pod has a name of ours, as long as it is there. What an earlier job of the name left is on its way out:
+        its name is taken, and that is not worth a word."""
         if refusal.kind != Pod.KIND or not refusal.foreign:
-            return False
-        found = self._caches.pods.get((namespace, refusal.name))
-        return found is not None and LABEL_UID not in found.metadata.labels
+            return None
+        found = self._caches.pods.get((key.namespace, refusal.name))
+        if found is None or found.metadata.labels.get(LABEL_UID) == uid:
+            return None
+        labels = found.metadata.labels
+        earlier = (labels.get(LABEL_JOB), labels.get(LABEL_KIND)) == (key.name, key.kind)
+        return "leftover" if earlier else "stranger"
 
     # Acting.
 
