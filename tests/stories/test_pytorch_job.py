@@ -186,6 +186,23 @@ async def test_what_belongs_to_others_is_left_alone_and_what_is_ours_goes(elasti
     await elastic.until(only_theirs, "everything of the job is gone, and nothing else")
 
 
+async def test_a_job_made_anew_does_not_wait_for_the_workers_of_its_predecessor(elastic: Elastic) -> None:
+    deaf = "trap '' TERM; while :; do sleep 0.05; done"
+    first = await elastic.submit(deaf, 2)
+    await elastic.until_phase("Running")
+    await elastic.story.delete(ELASTIC_JOBS, "j", propagation="Background")
+    second = await elastic.submit(OBEDIENT, 2)
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    await elastic.until_phase("Running")
+
+    async def served() -> bool:
+        services = (await elastic.client.list(SERVICES, namespace=elastic.namespace)).items
+        owners = [one["metadata"]["ownerReferences"][0]["uid"] for one in services]
+        return owners == [second["metadata"]["uid"]] * 2
+
+    await elastic.until(served, "the Services are those of the new job")
+
+
 async def test_two_kinds_may_have_a_job_of_one_name(elastic: Elastic) -> None:
     await elastic.submit("sleep 1", 1)
     await elastic.story.submit("j", script="sleep 1")
