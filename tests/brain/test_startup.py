@@ -88,7 +88,7 @@ def test_a_start_fits_the_cluster(capacity: Capacity, workers: int) -> None:
     library = Library([lesson("a", CTR, 12)])
     plan = start(CTR, library.similar(CTR, DEFAULTS), capacity, DEFAULTS)
     assert plan.roles[WORKER].replicas == workers
-    assert "instead of 12" in plan.reason
+    assert f"room for {workers} of 12 workers" in plan.reason
 
 
 def test_devices_come_from_the_job_and_sizes_from_its_like() -> None:

@@ -29,7 +29,7 @@ def job(story: Story, folder: Path, **variables: str) -> Data:
     """The example's job; its pods see the repository and one directory for checkpoints and the ledger."""
     told = {"RECORDS": str(RECORDS), "SHARD": str(SHARD), "EPOCHS": str(EPOCHS), "LEDGER": str(folder / "ledger")}
     told |= {"EDL_CHECKPOINT_DIR": str(folder), "EDL_USAGE_SECONDS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    told |= {"EDL_PLAN_SECONDS": "2", "EDL_TASK_LEASE": "4", "SECONDS_PER_SHARD": "0.5"} | variables
+    told |= {"EDL_PLAN_SECONDS": "2", "EDL_TASK_LEASE": "4", "SECONDS_PER_SHARD": "0.3"} | variables
     env = [{"name": name, "value": value} for name, value in told.items()]
 
     def role(*command: str, **more: Any) -> Data:
@@ -113,7 +113,7 @@ async def test_a_job_without_any_size_gets_one_grows_and_teaches_the_next(
 @pytest.mark.timeout(300)
 async def test_kill_9_of_trainer_operator_server_and_worker_loses_no_record(story: Story, tmp_path: Path) -> None:
     tale = EasydlStory(story)
-    await story.create(JOBS, job(story, tmp_path))
+    await story.create(JOBS, job(story, tmp_path, SECONDS_PER_SHARD="0.15"))
     for number, victim in enumerate(("worker", "trainer", "operator", "ps"), 1):
 
         async def enough(goal: int = number * len(SHARDS) // 6) -> bool:

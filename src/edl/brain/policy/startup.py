@@ -101,7 +101,7 @@ def _fitted(plan: Plan, capacity: Capacity | None) -> Plan:
     roles = {**plan.roles, WORKER: RolePlan(count, worker.resource)}
     return Plan(
         rule=plan.rule,
-        reason=f"{plan.reason}; {count} workers instead of {worker.replicas}, for which there is room",
+        reason=f"{plan.reason}; the cluster has room for {count} of {worker.replicas} workers",
         roles=roles,
         confidence=plan.confidence,
     )
