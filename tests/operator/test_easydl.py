@@ -1,0 +1,122 @@
+"""EasyDL jobs on an API server: nothing is written at rest, and a crash after any write is repaired."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from edl.operator.kinds import EASYDL
+from edl.operator.resources import JOB_RESOURCES, PODS, SERVICES
+from tests.operator.stage import Data, Stage, Wire, stage
+
+TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
+
+
+def job() -> Data:
+    roles = {role: {"template": TEMPLATE} for role in ("trainer", "worker", "parameterServer")}
+    metadata = {"name": "j", "namespace": "default", "annotations": {"edl.dev/freezing-window": "0s"}}
+    return {"apiVersion": EASYDL.resource.api_version, "kind": "ElasticJob", "metadata": metadata, "spec": roles}
+
+
+def plan(**spec: Any) -> Data:
+    head = {"apiVersion": JOB_RESOURCES.api_version, "kind": JOB_RESOURCES.kind, "metadata": {"name": "r"}}
+    return head | {"spec": {"selector": {"name": "j"}, **spec}}
+
+
+def role(replicas: int, cpu: str = "500m") -> Data:
+    return {"replicas": replicas, "resource": {"cpu": cpu}}
+
+
+@contextlib.asynccontextmanager
+async def easydl_stage() -> AsyncIterator[Stage]:
+    async with stage() as scene:
+        scene.jobs = EASYDL.resource
+        yield scene
+
+
+async def runs(scene: Stage, *names: str) -> bool:
+    """These and no others."""
+    page = await scene.client.list(PODS, namespace="default")
+    live = {
+        pod["metadata"]["name"]: pod.get("status", {}).get("phase")
+        for pod in page.items
+        if "deletionTimestamp" not in pod["metadata"] and pod.get("status", {}).get("phase") != "Failed"
+    }
+    return live == {f"j-{name}": "Running" for name in names}
+
+
+async def told(scene: Stage, **wanted: Any) -> bool:
+    status = (await scene.client.get(JOB_RESOURCES, "r", namespace="default")).get("status") or {}
+    return all(status.get(field) == value for field, value in wanted.items())
+
+
+async def life(scene: Stage) -> None:
+    """With every kind of write in it: the trainer, a plan, an update, a failure, the end."""
+    await scene.make(job())
+    await scene.until(lambda: runs(scene, "trainer"), "the trainer runs alone")
+    await scene.client.create(JOB_RESOURCES, plan(parameter_server=role(1), worker=role(2)), namespace="default")
+    await scene.until(lambda: runs(scene, "trainer", "ps-0", "worker-0", "worker-1"), "pods by the plan")
+    update = {"spec": {"parameter_server": role(1, "1"), "worker": role(1)}}
+    await scene.client.patch(JOB_RESOURCES, "r", update, namespace="default")
+    await scene.until(lambda: runs(scene, "trainer", "ps-0-1", "worker-0"), "a server that has moved, a worker less")
+    await scene.end("j-worker-0", 3)
+    await scene.until(lambda: runs(scene, "trainer", "ps-0-1", "worker-0-1"), "another worker")
+    await scene.until(lambda: told(scene, granted={"ps": 1, "worker": 1}), "the plan is told")
+    await scene.end("j-trainer", 0)
+    await scene.until_phase("Succeeded")
+    await scene.until(lambda: told(scene, reason="the job is over"), "the plan is told that, too")
+
+
+async def play(crash_after: int | None) -> tuple[Data, list[str]]:
+    async with easydl_stage() as scene:
+        async with scene.operator(lease=2.0):
+            pass  # registers the kinds, so that every write counted is one for the job
+        wire = Wire(scene.transport(), crash_after=crash_after)
+        story = asyncio.create_task(life(scene))
+        async with scene.operator(wire, lease=2.0):
+            crashed = asyncio.create_task(wire.crashed.wait())
+            await asyncio.wait({story, crashed}, return_when=asyncio.FIRST_COMPLETED)
+            crashed.cancel()
+        if not story.done():
+            await scene.release_lease()
+            async with scene.operator(lease=2.0):
+                await story
+        await story
+        return await final(scene), wire.writes
+
+
+async def final(scene: Stage) -> Data:
+    """All that lasts, without what tells of moments."""
+    status = await scene.status()
+    names = {
+        resource.kind: sorted(
+            item["metadata"]["name"]
+            for item in (await scene.client.list(resource, namespace="default")).items
+            if "deletionTimestamp" not in item["metadata"]
+        )
+        for resource in (PODS, SERVICES)
+    }
+    conditions = {one["type"]: one["status"] for one in status["conditions"] if one["type"] != "Queued"}
+    failed = {name: one.get("failed", 0) for name, one in status["replicaStatuses"].items()}
+    return {"names": names, "conditions": conditions, "failed": failed, "plan": status["plan"]["roles"]}
+
+
+async def test_a_crash_after_any_write_is_repaired_by_the_next_operator() -> None:
+    untouched, writes = await play(None)
+    assert len(writes) > 15
+    for number in range(2, len(writes) + 1, 4):
+        ended, _ = await play(number)
+        assert ended == untouched, f"crashed after write {number}, {writes[number - 1]}"
+
+
+async def test_at_rest_nothing_is_written() -> None:
+    async with easydl_stage() as scene, scene.operator() as wire:
+        await scene.make(job())
+        await scene.client.create(JOB_RESOURCES, plan(parameter_server=role(1), worker=role(2)), namespace="default")
+        await scene.until(lambda: runs(scene, "trainer", "ps-0", "worker-0", "worker-1"), "pods by the plan")
+        await scene.until(lambda: told(scene, granted={"ps": 1, "worker": 2}), "the plan is told")
+        quiet, before = 0, -1
+        while quiet < 4:  # cycles of the scheduler
+            await asyncio.sleep(0.5)
+            quiet, before = (quiet + 1 if len(wire.writes) == before else 0), len(wire.writes)
+        assert len(wire.writes) < 30, wire.writes
