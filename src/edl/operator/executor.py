@@ -22,7 +22,7 @@ from edl.kube.resource import Resource
 from edl.operator.resources import JOB_RESOURCES, JOBS, PODS, REPLICA_SETS, SECRETS, SERVICES, STATEFUL_SETS
 
 RESIZE = "resize"
-AT_ONCE = 16  # pods or Services of one job that are created or deleted at the same time
+AT_ONCE = 24  # pods or Services that are created at the same time, and as many deleted; more only wait in the server
 
 RESOURCES: Mapping[str, Resource] = {
     Pod.KIND: PODS,
@@ -60,6 +60,7 @@ class Executor:
     def __init__(self, client: Client, job: Resource) -> None:
         self._client = client
         self._resources = {**RESOURCES, job.kind: job}
+        self._making, self._deleting = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)
 
     async def carry_out(self, intents: Sequence[Intent], *, namespace: str, job_uid: str) -> Deeds:
         """In order; pods, which do not depend on each other, several at a time, and so are Services."""
@@ -73,10 +74,8 @@ class Executor:
         return deeds
 
     async def _together(self, intents: list[Intent], namespace: str, job_uid: str, deeds: Deeds) -> None:
-        limit = asyncio.Semaphore(AT_ONCE)
-
         async def one(intent: Intent) -> None:
-            async with limit:
+            async with self._deleting if isinstance(intent, Delete) else self._making:
                 await self._one(intent, namespace, job_uid, deeds)
 
         results = await asyncio.gather(*map(one, intents), return_exceptions=True)
