@@ -146,16 +146,16 @@ class Reconciler:
 
     def _observed(self, key: JobKey, uid: str, notes: Notes, now: float) -> Observed:
         notes.forget_old(now)
-        held = {refused: self._holder(key, uid, refusal) for refused, refusal in notes.refusals.items()}
-        for refused in [one for one, holder in held.items() if one[0] == Pod.KIND and holder is None]:
-            if notes.refusals[refused].foreign:
-                del notes.refusals[refused]
+        held = {item: self._holder(key, uid, refusal) for item, refusal in notes.refusals.items()}
+        for item in [one for one, holder in held.items() if one[0] == Pod.KIND and holder is None]:
+            if notes.refusals[item].foreign:
+                del notes.refusals[item]
         return Observed(
             pods=self._caches.pods_of(uid),
             objects=self._caches.objects_of(key),
             made=frozenset(notes.made),
             taken=frozenset(name for (_, name), holder in held.items() if holder is not None),
-            refusals=tuple(one for refused, one in notes.refusals.items() if held[refused] != "leftover"),
+            refusals=tuple(one for item, one in notes.refusals.items() if held[item] != "leftover"),
             worded_at=notes.worded_at,
             pause=self._service.pause_of(key),
             silence=self._service.silence_of(key),
