@@ -41,7 +41,7 @@ demo: $(READY) ## elastic training in about a minute: grow, shrink, survive; dra
 
 # The tests need not wait for the linters: both run, and both must pass. What lint has to say is shown as soon as it fails.
 test: $(STAMP) ## lint, types, layers and the default test tier
-	@(nice $(MAKE) --no-print-directory lint > $(VENV)/.lint 2>&1 || { echo; cat $(VENV)/.lint; exit 1; }) & lint=$$!; \
+	@(nice -n 19 $(MAKE) --no-print-directory lint > $(VENV)/.lint 2>&1 || { echo; cat $(VENV)/.lint; exit 1; }) & lint=$$!; \
 	$(MAKE) --no-print-directory unit; unit=$$?; \
 	wait $$lint || { echo "make lint failed: see above, or run it again"; exit 1; }; \
 	exit $$unit

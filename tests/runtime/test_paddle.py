@@ -170,7 +170,7 @@ def test_a_call_trains_what_the_queue_gives_of_one_pass() -> None:
     per_call = []
     with queue:
         for _ in range(4):
-            queue.train(original, "executor", "program", dataset, fetch_list=[])
+            queue.train(original, "executor", dataset=dataset, fetch_list=[])
             per_call.append("".join(trained))
             trained.clear()
     assert per_call == ["bc", "a", "a", ""], "and when all passes are over, nothing"

@@ -63,8 +63,15 @@ class FileQueue:
         self._files: list[str] = []
 
     def train(
-        self, original: Callable[..., Any], executor: Any, program: Any, dataset: Any, *args: Any, **more: Any
+        self,
+        original: Callable[..., Any],
+        executor: Any,
+        program: Any = None,
+        dataset: Any = None,
+        *args: Any,
+        **more: Any,
     ) -> Any:
+        """As Paddle's own, by position or by name; without a program it is the default one."""
         if hasattr(dataset, "load_into_memory"):
             raise TypeError("EDL gives a dataset its files one by one: use paddle.distributed.QueueDataset")
         files, answer = list(dataset.filelist), None
