@@ -8,7 +8,6 @@ import logging
 import signal
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 
 from .database import Database, UnavailableError
 from .policy.settings import Settings
@@ -58,10 +57,3 @@ async def _open(store: Store) -> None:
         except UnavailableError as error:
             log.warning("the database does not answer: %s", error)
             await asyncio.sleep(RETRY)
-
-
-def read_file(path: Path, what: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{what} {path} cannot be read: {error.strerror}") from None

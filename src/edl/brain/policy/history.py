@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from .facts import JobFacts, Plan, PlanRecord, Sample
+from .facts import JobFacts, Plan, Sample
 from .settings import Settings
 from .units import EVALUATOR, SERVER, WORKER, Resource, RolePlan
 
@@ -82,7 +82,3 @@ def changed(
     if role == WORKER and EVALUATOR in roles and resource and facts.present[EVALUATOR].resource == old.resource:
         roles[EVALUATOR] = RolePlan(roles[EVALUATOR].replicas, new.resource)  # it runs the worker's model
     return roles
-
-
-def last_record(facts: JobFacts) -> PlanRecord | None:
-    return facts.plans[-1] if facts.plans else None

@@ -59,7 +59,7 @@ def apply(facts: JobFacts, judgement: Judgement | None) -> JobFacts:
 def take_back(facts: JobFacts, settings: Settings) -> Plan | None:
     """The sizes and resources of before the last plan, if that one did not pay. If only workers were added, and the
     curve says that fewer of them bring the same, as many as that."""
-    if len(facts.plans) < 2 or facts.plans[-1].verdict not in FAILED:
+    if len(facts.plans) < 2 or facts.plans[-1].verdict not in FAILED or facts.plans[-1].before <= 0:
         return None
     record, before = facts.plans[-1], facts.plans[-2].plan
     roles, kept = before.roles, ""

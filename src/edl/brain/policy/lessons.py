@@ -90,9 +90,6 @@ class Library:
         self._lessons[row] = lesson
         self._numbers[row], self._words[row] = _numbers(lesson.features), _words(lesson.features)
 
-    def of(self, job: str) -> Lesson | None:
-        return self._lessons[self._rows[job]] if job in self._rows else None
-
     def similar(self, features: Features, settings: Settings, *, besides: str = "") -> list[tuple[float, Lesson]]:
         """The most similar past jobs and how similar they are, best first, `besides` one: the job itself. Of equally
         similar ones the newest comes first."""

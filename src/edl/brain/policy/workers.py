@@ -24,7 +24,8 @@ def workers(facts: JobFacts, now: float, settings: Settings) -> Plan | str:
         return f"waiting for {settings.samples} samples at the present size, {len(latest)} so far"
     present = latest[-1].workers
     curve = fit(points(comparable(facts)))
-    assert curve is not None
+    if curve is None or speed(latest) <= 0:
+        return f"{present} workers train nothing at present"
     bound, why = min(growth_bound(facts, present, now, settings), _fed(facts, present, settings))
     best = best_size(curve, bound, settings)
     if best > present:

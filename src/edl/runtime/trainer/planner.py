@@ -115,11 +115,16 @@ class Planner:
         self.pods = read(pods, self._clock())
 
     def look_safely(self) -> None:
-        """A look that the service interrupts is made again later; one that shows that we were replaced is the end."""
+        """A look that the service interrupts is made again later; one that shows that we were replaced is the end.
+        Whatever else goes wrong with planning, training goes on."""
         try:
             self.look()
         except ServiceDownError as error:
             log.info("job service: %s", error)
+        except ServiceRefusalError:
+            raise
+        except Exception:
+            log.exception("a look failed")
 
     def look(self) -> None:
         """One report, and the next plan if there is one."""
