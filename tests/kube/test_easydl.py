@@ -96,7 +96,7 @@ def test_the_samples_on_real_nodes(installed: Kubectl, image: str, namespace: Ku
 
     namespace("scale", "jobresource/elastic-training-resource", "--replicas=1")
     until_pods(namespace, "trainer", "ps-0", "ps-1-1", "worker-0", "evaluator-0")
-    assert "Replacing" in namespace("events", "--for", f"elasticjob.elastic.iml.github.io/{JOB}")
+    assert "Replacing" in namespace("events", "--for", f"elasticjobs.elastic.iml.github.io/{JOB}")
     namespace("delete", "elasticjobs.elastic.iml.github.io", JOB)
     eventually(lambda: not running(namespace), within=60, what="its pods are gone")
 
