@@ -59,6 +59,29 @@ def job_of(kind: str) -> Callable[[Object | None, Object | None], set[Key]]:
     return keys
 
 
+def job_of_pod(kind: str) -> Callable[[Pod | None, Pod | None], set[Key]]:
+    """As `job_of`, but that a pod was bound is no news by itself: it is soon followed by news that it runs."""
+    of_any = job_of(kind)
+
+    def keys(old: Pod | None, new: Pod | None) -> set[Key]:
+        return set() if old is not None and new is not None and _only_bound(old, new) else of_any(old, new)
+
+    return keys
+
+
+def _only_bound(old: Pod, new: Pod) -> bool:
+    scheduled = old.status.condition("PodScheduled")
+    refused = scheduled is not None and scheduled.status == "False"  # then it is news: the job said that it waits
+    return (
+        bool(new.spec.node_name)
+        and not old.spec.node_name
+        and not refused
+        and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+        and old.status.phase == new.status.phase
+        and old.status.container_statuses == new.status.container_statuses
+    )
+
+
 class Caches:
     """Children of ours are asked for by their label; pods and what bounds them are asked for all."""
 

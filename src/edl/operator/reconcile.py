@@ -38,7 +38,7 @@ from edl.operator.resources import RawJob
 log = logging.getLogger(__name__)
 
 SEEN_WITHIN = 10.0
-MOVING = 8  # times as long as usual
+MOVING = 16  # times as long as usual
 UNWATCHED = frozenset({Secret.KIND})
 
 

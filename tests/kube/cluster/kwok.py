@@ -19,6 +19,14 @@ _STAGES = (
     "pod/fast/pod-ready.yaml",
     "pod/fast/pod-delete.yaml",
 )
+# Four at a time, kwok's default, would be what everything waits for on a busy machine.
+_CONFIGURATION = """apiVersion: config.kwok.x-k8s.io/v1alpha1
+kind: KwokConfiguration
+options:
+  podPlayStageParallelism: 32
+  nodePlayStageParallelism: 16
+  nodeLeaseParallelism: 16
+"""
 
 
 def node(name: str, resources: Mapping[str, str], **labels: str) -> dict[str, Any]:
@@ -38,7 +46,7 @@ def kwok(kubeconfig: Path, directory: Path, *, lease_seconds: int) -> Iterator[N
     build("kwok")
     root = sources("kwok") / "kustomize" / "stage"
     stages = directory / "stages.yaml"
-    stages.write_text("\n---\n".join((root / name).read_text() for name in _STAGES))
+    stages.write_text("\n---\n".join([_CONFIGURATION, *((root / name).read_text() for name in _STAGES)]))
     command = [
         str(binary("kwok")),
         f"--kubeconfig={kubeconfig}",
