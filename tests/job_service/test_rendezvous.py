@@ -160,6 +160,15 @@ async def test_an_agent_of_an_older_attempt_is_refused(world: World, caplog: pyt
     await until(lambda: world.pods() == ["a", "b"], "a round of the present attempt")
 
 
+async def test_nobody_waits_for_the_others_of_a_job_that_has_failed(world: World) -> None:
+    world.start("a", minimum=2)
+    await until(lambda: bool(world.standing("a").waiting_for), "it waits for another one")
+    world.edit(phase="Failed")
+    await until(lambda: world.standing("a").refused == "the job has failed", "it is told")
+    world.start("b", minimum=2)
+    await until(lambda: world.standing("b").refused == "the job has failed", "and so is who comes now")
+
+
 async def test_a_new_attempt_starts_anew(world: World) -> None:
     world.start("a", "b", run="first")
     await until(lambda: world.pods() == ["a", "b"], "a round")

@@ -27,6 +27,7 @@ HEARTBEAT = 20.0  # a host that vanished without a word is missed after this and
 HELLO = 10.0  # seconds for the first message
 RETRY = 1.0
 NEXT = b"ask the next leader"
+FAILED = "the job has failed"
 
 _hello = msgspec.json.Decoder(Hello)
 _report = msgspec.json.Decoder(Report)
@@ -125,6 +126,8 @@ class Meeting:
 
     def _unwelcome(self, hello: Hello) -> str:
         assert self._record is not None
+        if _failed(self._record):
+            return FAILED
         if self._record.run and hello.run != self._record.run:
             return f"it belongs to {hello.run}, the present attempt is {self._record.run}"
         if self._lobby and self._links and hello.run != self._lobby.run and not self._record.run:
@@ -165,6 +168,10 @@ class Meeting:
         lobby, record = self._lobby, self._record
         if lobby is None or record is None or self._closed:
             return
+        if _failed(record):  # nobody waits for others that will not come; who trains is left alone
+            for link in self._links.values():
+                link.say(Refused(FAILED))
+            return
         now = self._clock()
         lobby.observe(Pods(record.pods, frozenset(record.leaving), record.target))
         plan = lobby.decide(now)
@@ -198,6 +205,10 @@ class Meeting:
             lobby.adopt(formed, self._clock())
         self._forming = None
         self._look()
+
+
+def _failed(record: JobRecord) -> bool:
+    return record.phase.lower() == "failed"
 
 
 _kept: set[asyncio.Task[object]] = set()  # the loop itself holds tasks only weakly
