@@ -35,8 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build before the first test, where no test's time limit applies and the progress can be seen."""
-    wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    """Build before the first test, where no test's time limit applies and the progress can be seen.
+
+    Only for tests of this tier: others have clusters, too, which are called the same and are not these.
+    """
+    ours = [item for item in session.items if item.get_closest_marker("kube")]
+    wanted = {name for item in ours for name in getattr(item, "fixturenames", ())}
     if session.config.option.collectonly or not wanted & {"api", "cluster", "own_cluster", "image"}:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
