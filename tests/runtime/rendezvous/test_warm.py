@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from edl.runtime.rendezvous.warm import Zygote
+from edl.runtime.rendezvous.zygote import unsafe
 
 SAY = """
 import json, os, sys
@@ -189,6 +190,33 @@ def test_what_cannot_be_imported_leaves_workers_cold(caplog: pytest.LogCaptureFi
     finally:
         zygote.close()
     assert "start cold" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("files", "threads", "words"),
+    [
+        (["/dev/null", "pipe:[1]"], 1, ""),
+        (["/dev/null", "/dev/nvidiactl"], 1, "/dev/nvidiactl"),
+        (["/dev/kfd"], 1, "/dev/kfd"),
+        ([], 2, "thread"),
+    ],
+)
+def test_what_a_fork_could_not_carry_over_is_not_forked(files: list[str], threads: int, words: str) -> None:
+    reason = unsafe(files, threads)
+    assert bool(reason) == bool(words)
+    assert words in reason
+
+
+def test_imports_that_start_a_thread_leave_workers_cold(tmp_path: Path) -> None:
+    (tmp_path / "threads.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(9,), daemon=True).start()\n"
+    )
+    zygote = Zygote.start({**os.environ, "PYTHONPATH": str(tmp_path)}, imports=("threads",))
+    assert zygote is not None
+    try:
+        assert not zygote.wait_until_warm()
+    finally:
+        zygote.close()
 
 
 def test_without_a_place_for_a_socket_workers_are_cold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

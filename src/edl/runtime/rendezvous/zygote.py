@@ -20,10 +20,12 @@ import struct
 import sys
 import threading
 import types
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 READ_AT_IMPORT = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "LD_", "PYTHON", "TORCH_LOGS", "TORCHINDUCTOR_")
+ACCELERATORS = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/davinci", "/dev/hl")
 PR_SET_PDEATHSIG = 1
 
 
@@ -191,12 +193,27 @@ def _close(files: list[int]) -> None:
         os.close(file)
 
 
+def unsafe(files: Iterable[str], threads: int) -> str:
+    """Why what was imported must not be forked."""
+    if threads > 1:
+        return "started a thread, which a fork would not have"
+    device = next((file for file in files if file.startswith(ACCELERATORS)), "")
+    return f"opened {device}, which a fork could not use" if device else ""
+
+
+def _open_files() -> Iterator[str]:
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            yield os.readlink(entry)
+
+
 def main(arguments: list[str]) -> None:
     folder, listener, ready, *wanted = arguments
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # torch then looks for GPUs without opening them
     for name in wanted:
         importlib.import_module(name)
-    if threading.active_count() > 1:
-        sys.exit(f"importing {', '.join(wanted)} started a thread: a fork would not have it")
+    if reason := unsafe(_open_files(), threading.active_count()):
+        sys.exit(f"importing {', '.join(wanted)} {reason}")
     gc.collect()
     gc.freeze()  # collecting in a worker would otherwise copy all that is shared
     server = Server(socket.socket(fileno=int(listener)))
