@@ -80,7 +80,7 @@ def jobs(draw: st.DrawFn) -> JobFacts:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(jobs())
 def test_a_decision_is_always_made_and_keeps_its_bounds(facts: JobFacts) -> None:
     verdict = decide(facts, 2000.0)
@@ -100,7 +100,7 @@ def test_a_decision_is_always_made_and_keeps_its_bounds(facts: JobFacts) -> None
     assert decide(facts, 2000.0) == verdict, "the same facts, the same decision"
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(jobs(), FEATURES)
 def test_whatever_a_job_taught_the_next_one_gets_a_plan_that_can_be_followed(
     facts: JobFacts, features: Features

@@ -217,6 +217,18 @@ def test_memory_that_fills_up_is_raised_before_anybody_is_killed() -> None:
     assert job.plan.slots["ps-0"].memory == 2880
 
 
+def test_a_slot_that_is_gone_gets_nothing() -> None:
+    """An allreduce job, of which somebody says that it has a full and busy parameter server."""
+
+    def use(workers: int, roles: Roles) -> dict[str, PodUse]:
+        return {"ps-0": PodUse(1.0, 2000, 1.0, 2048)}
+
+    job = SimulatedJob(saturating(2), use, noise=0.0, features=Features(strategy="ring-allreduce"))
+    job.begin()
+    job.run(6)
+    assert all(not record.plan.slots and set(record.plan.roles) == {WORKER} for record in job.plans)
+
+
 # Other jobs.
 
 

@@ -122,6 +122,11 @@ class JobFacts(msgspec.Struct, frozen=True):
     pause: Positive = 0.0  # seconds that a change of size costs
     share: int | None = None  # workers that it may have beside other jobs; None: no other job wants the room
 
+    def has(self, slot: str) -> bool:
+        """Whether the present plan has such a slot; a sample may be of one that is gone."""
+        role, _, index = slot.rpartition("-")
+        return role in self.present and index.isdecimal() and int(index) < self.present[role].replicas
+
     @property
     def workers(self) -> RolePlan:
         return self.present.get(WORKER, RolePlan(0))

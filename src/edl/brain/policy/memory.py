@@ -45,7 +45,7 @@ def _mend(facts: JobFacts, mended: _Mended, killed: list[Incident], settings: Se
     elif present.replicas == 0 or wanted <= had:
         mended.words.append(f"{slot} was killed with {had} MiB, the most that a plan may give")
     elif role == SERVER and present.replicas > 1:
-        for name in sorted({incident.slot for incident in killed}):
+        for name in sorted({incident.slot for incident in killed if facts.has(incident.slot)}):
             mended.slots[name] = Resource(memory=wanted).over(mended.slots.get(name, Resource()))
         mended.words.append(f"{slot} alone was killed for want of memory with {had} MiB: it gets {wanted}")
     else:

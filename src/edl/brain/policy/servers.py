@@ -24,7 +24,7 @@ def servers(facts: JobFacts, now: float, settings: Settings) -> Plan | None:
     if len(samples) < min(LOOKS, settings.samples + 1) or facts.present.get(SERVER, RolePlan(0)).replicas == 0:
         return None
     shares = loads(samples)
-    hot = {slot: share for slot, share in shares.items() if share > settings.hot}
+    hot = {slot: share for slot, share in shares.items() if share > settings.hot and facts.has(slot)}
     if not hot:
         return None
     others = [share for slot, share in shares.items() if slot not in hot]
@@ -139,7 +139,9 @@ def memory_of_servers(facts: JobFacts, settings: Settings) -> dict[str, Resource
     full: dict[str, Resource] = {}
     for slot, use in server_uses(samples[-1]).items():
         shares = [server_uses(sample).get(slot, PodUse()) for sample in samples]
-        if all(each.memory_limit and each.memory > settings.memory_hot * each.memory_limit for each in shares):
+        if facts.has(slot) and all(
+            each.memory_limit and each.memory > settings.memory_hot * each.memory_limit for each in shares
+        ):
             wanted = min(settings.max_memory, mebibytes(use.memory * settings.headroom))
             if wanted > use.memory_limit:
                 full[slot] = Resource(memory=wanted)
