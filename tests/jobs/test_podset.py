@@ -386,5 +386,11 @@ def test_slots_in_order_are_given_up_from_the_highest_whoever_is_young() -> None
     assert deleted(plan(2, pod(0, created=500.0), pod(1), pod(2), in_order=True)) == ["j-w-2"]
 
 
+def test_a_chief_is_the_last_to_leave() -> None:
+    pods = [pod(0, created=500.0), pod(1), pod(2)]
+    assert deleted(plan(1, *pods, chief=True)) == ["j-w-2", "j-w-1"]
+    assert deleted(plan(0, *pods, chief=True))[-1] == "j-w-0"
+
+
 def test_a_slot_alone_has_no_number() -> None:
     assert created(plan(1, alone=True)) == ["j-w"]

@@ -126,6 +126,7 @@ class EasydlLook:
             taken=self._observed.taken,
             alone=name == TRAINER,
             in_order=name in _ONE_BY_ONE,
+            chief=name == WORKER,
         )
 
     def _restarts(self, name: str) -> int:

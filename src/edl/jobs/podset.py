@@ -37,6 +37,8 @@ class Wanted(msgspec.Struct, frozen=True):
     """Its one slot has no number in its name."""
     in_order: bool = False
     """Slots are given up from the highest: those that stay are 0 to size - 1."""
+    chief: bool = False
+    """Slot 0 is the last to leave: it has a part that the others have not."""
     hold: Mapping[int, float] = EMPTY  # type: ignore[assignment]  # one shared empty mapping fits every key type
     """Slots that get no new pod before a time."""
     stalled: frozenset[str] = frozenset()
@@ -195,7 +197,8 @@ def _leavers(live: Iterable[SlotPod], excess: int, wanted: Wanted) -> list[SlotP
         if room.get(pod.node, 0) > 0:
             room[pod.node] -= 1
             named.add(pod.uid)
-    ordered.sort(key=lambda pod: (bool(pod.node), pod.uid not in named, _cost(pod)))
+    chief = {0} if wanted.chief else set()
+    ordered.sort(key=lambda pod: (pod.index in chief, bool(pod.node), pod.uid not in named, _cost(pod)))
     return ordered[:excess]
 
 
