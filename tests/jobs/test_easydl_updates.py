@@ -135,6 +135,19 @@ def test_a_new_pod_that_fails_is_refused_and_not_tried_again() -> None:
     assert (world.pods("ps"), world.updates()) == (["j-ps-0-2", "j-ps-1"], {"j-ps-0": "done"})
 
 
+def test_what_was_refused_is_done_once_the_old_pod_is_lost_anyway() -> None:
+    world = running()
+    world.plan(**PLAN, resource_updation=[entry("j-ps-0", cpu=8)])
+    world.settle()
+    world.end("j-ps-0-1", 1)
+    world.live()
+    assert world.updates() == {"j-ps-0": "refused"}
+    world.lose("j-ps-0")
+    world.live()
+    assert (world.pods("ps"), world.updates()) == (["j-ps-0-2", "j-ps-1"], {"j-ps-0": "done"})
+    assert world.resources("j-ps-0-2")["cpu"] == "8"
+
+
 def test_resources_of_a_role_that_change_roll_through_it() -> None:
     world = EasydlWorld()
     world.planned(2, parameter_server=role(1), worker=role(2, cpu=1))

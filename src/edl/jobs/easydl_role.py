@@ -71,9 +71,9 @@ class RoleLook:
     def _refused(self) -> dict[str, SlotUpdate]:
         """By slot: what was refused before and still is asked for, and new pods that failed before they took over."""
         refused: dict[str, SlotUpdate] = {}
-        for index in self._newest:
-            known = self._seen.known.get(self.slot(index))
-            if known is not None and known.state == "refused" and known.asked == self._asked(index):
+        for index, pod in self._newest.items():
+            known, asked = self._seen.known.get(self.slot(index)), self._asked(index)
+            if known is not None and (known.state, known.asked) == ("refused", asked) and self._note(pod) != asked:
                 refused[known.name] = known
         for pod in failed_moves(self.sight.slots, Ledger(self._seen.record)):
             if pod.state == "failed" and not pod.leaving and self._note(pod) == self._asked(pod.index):
