@@ -132,6 +132,23 @@ async def _condition(scene: Stage, job: str, kind: str) -> Any:
     return found if any(one["type"] == kind for one in conditions) else None
 
 
+async def test_the_status_follows_what_happens_to_pods() -> None:
+    """Within a second where the machine is not busy; numbers that wait for others would take ten."""
+    async with stage() as scene, scene.operator(settle=0.6):
+        scene.asleep = {"j-trainer-2", "j-trainer-3"}
+        await scene.submit(trainer={"min-instance": 4, "max-instance": 4})
+        await scene.until(lambda: _active(scene, 2), "half of it runs")
+        scene.asleep = {"j-trainer-3"}
+        began = time.monotonic()
+        await scene.until(lambda: _active(scene, 3), "three of four run")
+        assert time.monotonic() - began < 6.0
+
+
+async def _active(scene: Stage, count: int) -> bool:
+    roles = (await scene.status()).get("replica_statuses") or [{}]
+    return bool(roles[-1].get("active", 0) == count)
+
+
 async def test_edits_of_size_and_template_are_honoured() -> None:
     async with stage(cpu="20") as scene, scene.operator():
         await scene.submit(trainer={"min-instance": 1, "max-instance": 1}, freezing_window="0s")

@@ -195,9 +195,12 @@ class Reconciler:
         return self._again(notes, outcome, deeds, patience)
 
     def _patience(self, entry: Entry, outcome: Outcome) -> float:
-        """Numbers alone wait longer as long as more of them are sure to come: until the job has its size."""
+        """Numbers alone wait longer as long as most of them are still to come: until the job has half its size.
+
+        After that, what happens to a pod is in the status within a second.
+        """
         scale = self._kind.scale_of(outcome.status)
-        moving = scale is not None and scale.current < (scale.target or 0)
+        moving = scale is not None and 2 * scale.current < (scale.target or 0)
         numbers = outcome.status.conditions == entry.status.conditions
         return self._settle * MOVING if moving and numbers else self._settle
 
