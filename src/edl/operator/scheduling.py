@@ -182,8 +182,8 @@ class SchedulingLoop:
             entry = entries.get(decision.uid)
             if entry is None or entry.job is None or entry.job.status.finished:
                 continue
-            grant = grant_of(decision)
             known = self._grants.get(decision.uid)
+            grant = _as_first_told(grant_of(decision), known, entry)
             if not self._grants.put(decision.uid, grant):
                 continue
             before = known.target if known is not None else _target(entry)
@@ -204,6 +204,13 @@ def grant_of(decision: Decision) -> Grant:
         leavers=decision.leavers,
         roles=decision.roles,
     )
+
+
+def _as_first_told(grant: Grant, known: Grant | None, entry: Entry) -> Grant:
+    """A grant that its job has not written down yet keeps its reason: later plans know only that it was granted."""
+    if known is None or known.target != grant.target or _target(entry) == grant.target:
+        return grant
+    return replace(grant, code=known.code, words=known.words)
 
 
 def _urgency(before: int | None, after: int) -> int:
