@@ -8,7 +8,6 @@ Needs torch: `make bench-frameworks`. All raw times are printed.
 
 import argparse
 import asyncio
-import contextlib
 import importlib.util
 import os
 import signal
@@ -33,7 +32,7 @@ from edl.runtime.rendezvous.messages import Hello  # noqa: E402
 from edl.runtime.rendezvous.standing import Standing  # noqa: E402
 
 EVENTS = ("kill", "join", "leave")
-STUCK = 240.0  # an event that takes longer is given up
+STUCK = 150.0  # an event that takes longer is given up
 
 
 @dataclass
@@ -75,7 +74,9 @@ class Stage:
             self._leader.edit(target=len(self._group.agents) + 1)
             env = {"PET_RDZV_BACKEND": self._way.backend, "PET_RDZV_CONF": self._way.conf, **self._way.env}
             if self._way.backend == "c10d":
-                env |= {"PET_RDZV_ENDPOINT": self._endpoint, "PET_MAX_RESTARTS": "20"}
+                host = f"is_host={int(pod == 'w0')}"  # else any of them may hold the store, and take all others along
+                conf = ",".join(filter(None, (self._way.conf, host)))
+                env |= {"PET_RDZV_ENDPOINT": self._endpoint, "PET_MAX_RESTARTS": "20", "PET_RDZV_CONF": conf}
             self._group.train(pod, pause=0.1, env=env)
 
     def pause(self, event: str, before: int, after: int) -> float | None:
@@ -130,7 +131,8 @@ def run(way: Way) -> dict[str, float | None]:
 
 
 def report(found: dict[str, dict[str, list[float | None]]]) -> None:
-    ours = {event: _median(found[WAYS[-1].name][event]) for event in EVENTS}
+    none: dict[str, list[float | None]] = {event: [] for event in EVENTS}
+    ours = {event: _median(found.get(WAYS[-1].name, none)[event]) for event in EVENTS}
     print(f"{'pause of training (s)':<28}" + "".join(f"{event:>8} {'x edl':>7}  raw{'':<14}" for event in EVENTS))
     for name, pauses in found.items():
         cells = []
@@ -201,6 +203,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="of every way; c10d as it comes takes four minutes each")
     parser.add_argument("--only", default="", help="ways whose name contains this")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no agent is left behind
     for agents in (2, 8, 64):
         times = asyncio.run(rendezvous_alone(agents))
         print(
@@ -218,8 +221,7 @@ def main() -> None:
             for event, pause in pauses.items():
                 found[way.name][event].append(pause)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    with contextlib.suppress(KeyError):
-        report(found)
+    report(found)
 
 
 if __name__ == "__main__":
