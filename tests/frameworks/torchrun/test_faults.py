@@ -44,6 +44,8 @@ def test_members_come_and_go(tmp_path: Path) -> None:
         assert max(line["step"] for line in done) > 9
         saved = torch.load(tmp_path / "model.pt", weights_only=True)["step"]
         assert saved % 5 == 0, "a checkpoint is whole, whoever was killed while writing one"
+        assert "workers start from a warm process" in made.report()
+        assert "starts cold" not in made.report()
 
 
 @pytest.mark.parametrize("restarts", [0, 3])

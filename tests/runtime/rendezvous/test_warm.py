@@ -145,6 +145,20 @@ def test_a_setting_that_is_read_at_import_starts_it_in_the_ordinary_way(scene: S
     assert (answer["warm"], answer["parent"]) == (False, os.getpid())
 
 
+def test_what_an_import_writes_into_the_environment_is_no_difference(tmp_path: Path) -> None:
+    """torch does that: its compiler notes there where its cache is."""
+    (tmp_path / "writes.py").write_text(
+        "import os\nos.environ['TORCHINDUCTOR_CACHE_DIR'] = os.environ['OMP_X'] = 'here'\n"
+    )
+    zygote = Zygote.start({**os.environ, "PYTHONPATH": str(tmp_path)}, imports=("writes", "colorsys"))
+    assert zygote is not None
+    try:
+        answer = said(Scene(tmp_path, zygote), SAY, PYTHONPATH=str(tmp_path))
+    finally:
+        zygote.close()
+    assert answer["warm"]
+
+
 def test_signals_reach_the_worker(scene: Scene) -> None:
     code = (
         "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(5))\nprint('up')\ntime.sleep(60)\n"

@@ -20,7 +20,7 @@ import struct
 import sys
 import threading
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,8 +47,8 @@ class Worker:
 class Server:
     """Forks workers until the agent's end of the pipe closes; whose starter ends is killed."""
 
-    def __init__(self, listener: socket.socket) -> None:
-        self._listener = listener
+    def __init__(self, listener: socket.socket, environment: Mapping[str, str]) -> None:
+        self._listener, self._environment = listener, environment
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._fork)
@@ -78,7 +78,8 @@ class Server:
         except (OSError, ValueError):
             connection.close()
             return None
-        if declined := _decline(request):
+        if declined := decline(request, self._environment):
+            print(f"edl: a worker starts cold: {declined}", file=sys.stderr)
             _answer(connection, {"declined": declined})
             connection.close()
             _close(request.files)
@@ -153,16 +154,16 @@ def _answer(connection: socket.socket, answer: dict[str, int] | dict[str, str]) 
         connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _decline(request: Request) -> str:
-    """Why this one cannot be forked."""
+def decline(request: Request, environment: Mapping[str, str]) -> str:
+    """Why this one cannot be forked from what was started in this environment."""
     words = request.arguments
     if len(words) < 2 or words[0] != "-u" or (words[1].startswith("-") and words[1] != "-m") or words[-1] == "-m":
         return "only `-u SCRIPT` and `-u -m MODULE` are known"
     if len(request.files) != 3:
         return "three files must come along"
-    names = {*os.environ, *request.environment}
+    names = {*environment, *request.environment}
     early = [name for name in names if name.startswith(READ_AT_IMPORT)]
-    changed = sorted(name for name in early if os.environ.get(name) != request.environment.get(name))
+    changed = sorted(name for name in early if environment.get(name) != request.environment.get(name))
     return f"{changed[0]} is read at import and differs" if changed else ""
 
 
@@ -209,6 +210,7 @@ def _open_files() -> Iterator[str]:
 
 def main(arguments: list[str]) -> None:
     folder, listener, ready, *wanted = arguments
+    environment = dict(os.environ)  # before imports, some of which write into it
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # torch then looks for GPUs without opening them
     for name in wanted:
         importlib.import_module(name)
@@ -216,7 +218,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(f"importing {', '.join(wanted)} {reason}")
     gc.collect()
     gc.freeze()  # collecting in a worker would otherwise copy all that is shared
-    server = Server(socket.socket(fileno=int(listener)))
+    server = Server(socket.socket(fileno=int(listener)), environment)
     os.write(int(ready), b"warm")
     os.close(int(ready))
     request = server.serve()
