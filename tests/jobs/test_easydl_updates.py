@@ -219,6 +219,16 @@ def test_a_pod_is_resized_in_place_where_that_suffices() -> None:
     assert (world.pods("ps"), world.updates()) == (["j-ps-0", "j-ps-1"], {"j-ps-0": "resized"})
 
 
+def test_a_node_that_rounds_what_was_requested_has_resized_it_all_the_same() -> None:
+    world = resizing(cpu=8)
+    pod = world.objects["Pod", "j-ps-0"]
+    given = {"requests": {"cpu": "7990m", "memory": "4Gi"}, "limits": {"cpu": "8", "memory": "4Gi"}}
+    pod["status"]["containerStatuses"][0]["resources"] = given
+    world._store(("Pod", "j-ps-0"), pod)
+    world.live()
+    assert world.updates() == {"j-ps-0": "resized"}
+
+
 def test_and_back_again() -> None:
     world = resizing(cpu=8)
     gives(world, "j-ps-0", cpu="8", memory="4Gi")

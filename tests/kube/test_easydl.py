@@ -62,7 +62,10 @@ def until_updates(namespace: Kubectl, **states: str) -> None:
 
     def look() -> bool:
         status = namespace.get("jobresource", "elastic-training-resource").get("status", {})
-        return {one["name"]: one["state"] for one in status.get("updates", ())} == wanted
+        found = status.get("updates", ())
+        if {one["name"]: one["state"] for one in found} == wanted:
+            return True
+        raise KubectlError(f"they are {found}")  # which is told when it never comes true
 
     eventually(look, within=60, what=f"updates are {wanted}")
 

@@ -11,7 +11,7 @@ from edl.api import quantity, timestamp
 from edl.api.easydl_job import FollowedPlan
 from edl.api.easydl_roles import NOTHING, merged, slot_index
 from edl.api.job_resource import container_resources
-from edl.api.pod import Pod, ResourceList
+from edl.api.pod import Pod, ResourceList, ResourceRequirements
 from edl.jobs.children import change
 from edl.jobs.intents import Change, add, escaped
 
@@ -44,8 +44,7 @@ def fit(pod: Pod, wanted: Asked, now: float) -> Fit:
     given = pod.spec.containers[0].resources if pod.spec.containers else None
     if given is None or not (_has(given.requests, wanted) and _has(given.limits, wanted)):
         return "differs"
-    status = _container_status_resources(pod)
-    if status is not None and _has(status, {name: value for name, value in wanted.items() if name in RESIZABLE}):
+    if _gives(pod, {name: value for name, value in wanted.items() if name in RESIZABLE}):
         return "resized"
     return "stuck" if _refused(pod, now) else "resizing"
 
@@ -53,7 +52,7 @@ def fit(pod: Pod, wanted: Asked, now: float) -> Fit:
 def resizable(pod: Pod, wanted: Asked) -> bool:
     """Whether it suffices to resize it: only cpu and memory change, both of which it has as request and limit alike
     (another class of service needs another pod), and its node tells what it gives, as those that can resize do."""
-    if pod.status.phase != "Running" or not pod.spec.containers or _container_status_resources(pod) is None:
+    if pod.status.phase != "Running" or not pod.spec.containers or _given(pod) is None:
         return False
     given = pod.spec.containers[0].resources
     differing = {name for name in wanted if not _same(given.limits.get(name), wanted[name])}
@@ -92,10 +91,17 @@ def _refused(pod: Pod, now: float) -> bool:
     return pending.reason == "Infeasible" or now - since >= DEFERRED_FOR
 
 
-def _container_status_resources(pod: Pod) -> ResourceList | None:
+def _gives(pod: Pod, wanted: Asked) -> bool:
+    """Whether the node says that it has given this. Of cpu it reads shares back, which round small requests: the limit,
+    which is what holds, is exact."""
+    given = _given(pod)
+    return given is not None and (_has(given.limits, wanted) or _has(given.requests, wanted))
+
+
+def _given(pod: Pod) -> ResourceRequirements | None:
     name = pod.spec.containers[0].name if pod.spec.containers else ""
     status = next((one for one in pod.status.container_statuses if one.name == name), None)
-    return status.resources.requests if status is not None and status.resources is not None else None
+    return status.resources if status is not None else None
 
 
 def _has(given: ResourceList, wanted: Asked) -> bool:
