@@ -353,6 +353,8 @@ class Lobby:
         here = len(survivors) + len(self._joiners(now))
         if here < self._minimum():
             return f"{here} of at least {self._minimum()} are here"
+        if self.stale or here >= self._expected():
+            return "all are here, the round is being written down"
         return f"{here} of {self._expected()} planned are here, the others have {self._window()} s"
 
     def _window(self) -> str:
