@@ -1,6 +1,7 @@
-"""The manifest of design 004 as it stands, with a real etcd where its rdzvEndpoint points and with none.
+"""The manifest of design 004, with a real etcd where its rdzvEndpoint points and with none.
 
-The workers are plain programs in the place of its image. They get its arguments, meet in etcd and finish.
+The workers are plain programs in the place of its image. They get its arguments, meet in etcd and finish. etcd is named
+by its address: process nodes that have joined a real API server know no names of Services.
 """
 
 import textwrap
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.operator.resources import PODS, SERVICES
+from edl.operator.resources import PODS
 from tests.kube.cluster.cache import cache_root
 from tests.stories.elastic import Elastic
 from tests.stories.story import Data, Story
@@ -25,7 +26,7 @@ MEET = textwrap.dedent("""
         for _ in range(300):
             try:
                 return json.load(urllib.request.urlopen(request, timeout=10))
-            except OSError:  # it may not serve yet, or not have a name yet
+            except OSError:  # it may not serve yet
                 time.sleep(0.1)
         raise SystemExit("there is no etcd")
 
@@ -58,7 +59,8 @@ def example(elastic: Elastic, script: str) -> Data:
     return manifest
 
 
-async def serve_etcd(elastic: Elastic, program: Path, directory: Path) -> None:
+async def serve_etcd(elastic: Elastic, program: Path, directory: Path) -> str:
+    """Returns where it listens."""
     address: Data = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     listens = "http://$(POD_IP):2379"
     peers = "http://$(POD_IP):2380"
@@ -74,15 +76,13 @@ async def serve_etcd(elastic: Elastic, program: Path, directory: Path) -> None:
     container = {"name": "etcd", "image": elastic.story.backend.shell, "command": command, "env": [address]}
     pod: Data = {"metadata": {"name": "etcd", "labels": {"app": "etcd"}}, "spec": {"containers": [container]}}
     pod["spec"]["terminationGracePeriodSeconds"] = 1
-    spec: Data = {"selector": {"app": "etcd"}, "clusterIP": "None", "ports": [{"port": 2379}]}
     await elastic.story.create(PODS, {"apiVersion": "v1", "kind": "Pod"} | pod)
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "etcd-service"}, "spec": spec}
-    await elastic.story.create(SERVICES, service)
 
-    async def runs() -> bool:
-        return bool((await elastic.pod("etcd")).get("status", {}).get("phase") == "Running")
+    async def address_of() -> str:
+        status = (await elastic.pod("etcd")).get("status", {})
+        return str(status.get("podIP", "")) if status.get("phase") == "Running" else ""
 
-    await elastic.until(runs, "etcd runs")
+    return f"{await elastic.until(address_of, 'etcd runs')}:2379"
 
 
 @pytest.mark.may_skip("etcd is not built yet: the kube tier does that")
@@ -90,8 +90,9 @@ async def test_the_designs_own_manifest_meets_in_a_real_etcd(elastic: Elastic, t
     program = etcd_program()
     if program is None:
         pytest.skip("no etcd")
-    await serve_etcd(elastic, program, tmp_path / "etcd")
-    await elastic.create(example(elastic, MEET))
+    manifest = example(elastic, MEET)
+    manifest["spec"]["rdzvEndpoint"] = await serve_etcd(elastic, program, tmp_path / "etcd")
+    await elastic.create(manifest)
     status = await elastic.until_phase("Succeeded", "classy-vision-job")
     assert status["replicaStatuses"]["Worker"]["succeeded"] >= 2
     pods = (await elastic.client.list(PODS, namespace=elastic.namespace)).items
