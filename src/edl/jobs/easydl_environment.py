@@ -17,6 +17,8 @@ from edl.jobs.slots import slot_name
 
 PORTS = {TRAINER: 50001, PS: 2222, WORKER: 3333, EVALUATOR: 3333}
 CHIEF = "chief"
+MOST_NODES = 1000
+"""What torchrun is told to take at most: a later plan may allow more workers than the one that an agent began with."""
 _POD_IP: Variable = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 
@@ -70,7 +72,7 @@ def _torch(job: ElasticJob, view: JobView, access: ServiceAccess, gpu_names: Ite
         "SIZE": view.start,
         "MIN_SIZE": least,
         "MAX_SIZE": most,
-        "PET_NNODES": f"{least}:{most}",
+        "PET_NNODES": f"{least}:{max(most, MOST_NODES)}",
         "PET_NPROC_PER_NODE": processes(workers.template, gpu_names) if workers is not None else 1,
         "PET_RDZV_BACKEND": "edl" if access.url else "c10d",
         "PET_RDZV_ENDPOINT": endpoint,
