@@ -11,6 +11,7 @@ import logging
 import os
 import runpy
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from .runtime.paddle.servers import (
     TRAINER,
     LostServerError,
     Servers,
+    await_loss,
     await_servers,
     check_kept,
     claim,
@@ -48,8 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"edl.paddle: {error}", file=sys.stderr)
         return 2
     except LostServerError as error:
-        print(f"edl.paddle: {error}", file=sys.stderr)
-        _end(1)
+        _give_up(error)
     except SystemExit as ended:
         if ended.code == LEFT:
             _end(LEFT)
@@ -65,6 +66,11 @@ def _log_to_stderr() -> None:
     ours.addHandler(handler)
     ours.setLevel(logging.INFO)
     ours.propagate = False
+
+
+def _give_up(error: LostServerError) -> None:
+    print(f"edl.paddle: {error}", file=sys.stderr)
+    _end(1)
 
 
 def _end(code: int) -> None:
@@ -90,6 +96,7 @@ def _train(env: Environment, script: str, arguments: list[str]) -> None:
     check_kept(model_servers(service), servers)
     queue = hooks.FileQueue(servers) if env.master else None
     hooks.install(hooks.FirstValues(service, servers, slot), queue)
+    threading.Thread(target=lambda: _give_up(await_loss(_service(env), servers)), daemon=True).start()
     with queue or contextlib.nullcontext():
         _run(script, arguments, servers)
 

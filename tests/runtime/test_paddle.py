@@ -18,6 +18,7 @@ from edl.runtime.paddle.servers import (
     LostServerError,
     Server,
     Servers,
+    await_loss,
     await_servers,
     check_kept,
     check_reachable,
@@ -90,6 +91,14 @@ def test_another_process_in_the_place_of_a_server_is_a_loss() -> None:
     check_kept(TWO, TWO)
     with pytest.raises(LostServerError, match="parameter server 1 was lost with its part of the model"):
         check_kept(TWO, (TWO[0], Server(1, 2, "127.0.0.1:2")))
+
+
+def test_a_loss_is_noticed_while_the_trainer_hangs() -> None:
+    missing = view((1, "127.0.0.1:1", False), (1, "127.0.0.1:2", True))
+    replaced = view((1, "127.0.0.1:1", False), (2, "127.0.0.1:3", False))
+    service, looks = Service([None, missing, replaced]), list[float]()
+    assert "parameter server 1 was lost" in str(await_loss(service, TWO, pause=looks.append))  # type: ignore[arg-type]  # quacks
+    assert (len(looks), service.views) == (3, [])
 
 
 def test_a_server_that_does_not_listen_is_a_loss() -> None:

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 KEY = "paddle"
 PSERVER, TRAINER = "pserver", "trainer"
 POLL = 0.3
+LOOK = 2.0
 CONNECT = 5.0
 
 
@@ -98,6 +99,20 @@ def check_kept(begun: Servers | None, present: Servers) -> None:
             f"parameter server {', '.join(map(str, lost)) or len(present)} was lost with its part of the model, which "
             "Paddle cannot restore while the job runs; start the job again, from what its script has saved"
         )
+
+
+def await_loss(service: Service, servers: Servers, *, pause: Callable[[float], None] = time.sleep) -> LostServerError:
+    """Comes back when another process has the place of one of them. A trainer may hang for ever in a call to the lost
+    one, so somebody else in its process has to look."""
+    while True:
+        pause(LOOK)
+        try:
+            present = servers_of(service.job(), len(servers))
+            check_kept(servers, present or servers)
+        except ServiceDownError as error:
+            log.info("job service: %s", error)
+        except LostServerError as error:
+            return error
 
 
 def check_reachable(servers: Servers) -> None:
