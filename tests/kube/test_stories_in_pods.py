@@ -33,6 +33,19 @@ async def test_the_first_failure_fails_a_job_that_tolerates_none(story: Story) -
     await told.test_the_first_failure_fails_a_job_that_tolerates_none(story, script, 3, "no such data")
 
 
+async def test_an_image_that_does_not_exist_is_named_and_others_run(story: Story) -> None:
+    await story.submit("lost", script="true", image="localhost/no/such-image:1")
+    await story.submit("good", script="true")
+    await story.until_phase("succeeded", "good")
+
+    async def told() -> bool:
+        reason = str((await story.status("lost")).get("reason"))
+        return "ImagePull" in reason and "localhost/no/such-image:1" in reason
+
+    await story.until(told, "the job says which image is missing")
+    assert (await story.status("lost"))["phase"] == "creating"
+
+
 class InstalledBackend:
     shell = SHELL_IMAGE
 

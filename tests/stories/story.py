@@ -11,7 +11,7 @@ from edl.kube.resource import Resource
 from edl.operator.resources import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, TRAINING_JOBS
 from tests.stories.backend import Backend
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 Data = dict[str, Any]
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 

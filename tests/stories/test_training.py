@@ -43,10 +43,14 @@ async def test_the_samples_train_to_the_end_and_grow_on_the_way(story: Story, tm
     workspace.mkdir()
     (workspace / "train.py").write_text(SCRIPT)
     stories = {name: await Story.begin(story.backend) for name in ("trainingjob.yaml", "trainingjob-v1alpha1.yaml")}
-    for name, told in stories.items():
-        await _submit(told, sample(name, told.namespace, workspace))
-    for told in stories.values():
-        await _trained(told, tmp_path / "data" / told.namespace / "paddlejob" / "ledger")
+    try:
+        for name, told in stories.items():
+            await _submit(told, sample(name, told.namespace, workspace))
+        for told in stories.values():
+            await _trained(told, tmp_path / "data" / told.namespace / "paddlejob" / "ledger")
+    finally:
+        for told in stories.values():
+            await told.end()  # else these jobs would crowd the stories that follow
 
 
 async def _submit(story: Story, manifest: dict[str, Any]) -> None:
@@ -99,7 +103,6 @@ async def _trained(story: Story, ledger: Path) -> None:
     assert _tasks(line for line in lines if line.get("counted")) == once, "and counts once"
     await story.until_running(0, "master", "paddlejob")
     await story.until_running(0, "pserver", "paddlejob")
-    await story.end()
 
 
 def _lines(ledger: Path) -> list[dict[str, Any]]:
