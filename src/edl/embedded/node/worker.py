@@ -198,6 +198,7 @@ class PodWorker:
     async def _begun(self, container: Container, record: Record, run: Run) -> None:
         self._runs[container.name] = run
         run.running.ended.add_done_callback(lambda _: self._ended(container, record, run))
+        self._event("Normal", "Started", f"Started container {container.name}")  # also one that has ended already
         hook = container.lifecycle.post_start
         if hook is not None:
             why = await self._perform(hook, container, run, timeout=self.pod.spec.termination_grace_period_seconds)
@@ -207,7 +208,6 @@ class PodWorker:
         if run.running.ended.done():
             return
         lifecycle.note_running(record, run.running.id, run.running.started)
-        self._event("Normal", "Started", f"Started container {container.name}")
         subject = run.subject(container, self.address, self._equipment.runtime)
         run.health = Health(container, record, subject, self._equipment.surveyor, self)
         run.health.begin()
