@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psutil
-from bench.kube.peer import PYTORCH_JOBS, peer_operator, pytorch_job
+from bench.kube.peer import PYTORCH_JOBS, peer_operator, pytorch_job, worker_spec
 from bench.kube.stage import Stage
 
 from edl.api.kinds import PYTORCH_JOB
@@ -47,17 +47,11 @@ def training_job(name: str, workers: int) -> Manifest:
 
 def elastic_job(name: str, workers: int) -> Manifest:
     """The peer's PyTorchJob in our words: a pod and a Service per worker."""
-    container = {"name": "pytorch", "image": "x", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
-    worker = {
-        "replicas": workers,
-        "restartPolicy": "OnFailure",
-        "template": {"spec": {"containers": [container]}},
-    }
     return {
         "apiVersion": "elastic.pytorch.org/v1alpha1",
         "kind": "ElasticJob",
         "metadata": {"name": name},
-        "spec": {"replicaSpecs": {"Worker": worker}},
+        "spec": {"replicaSpecs": {"Worker": worker_spec(workers)}},
     }
 
 

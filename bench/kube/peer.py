@@ -33,18 +33,22 @@ CERTIFICATES = Path("/tmp/k8s-webhook-server/serving-certs")  # fixed in the pee
 THREADS, QPS, BURST = 8, 500, 1000
 
 
-def pytorch_job(name: str, workers: int) -> dict[str, Any]:
+def worker_spec(workers: int) -> dict[str, Any]:
+    """The same for the peer's kind and for ours, so that both make the same objects."""
     container = {"name": "pytorch", "image": "x", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
-    worker = {
+    return {
         "replicas": workers,
         "restartPolicy": "OnFailure",
         "template": {"spec": {"containers": [container]}},
     }
+
+
+def pytorch_job(name: str, workers: int) -> dict[str, Any]:
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "metadata": {"name": name},
-        "spec": {"pytorchReplicaSpecs": {"Worker": worker}},
+        "spec": {"pytorchReplicaSpecs": {"Worker": worker_spec(workers)}},
     }
 
 

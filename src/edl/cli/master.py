@@ -1,9 +1,8 @@
 """`edl master`: the task queue of a TrainingJob; the operator runs it in the job's master pod."""
 
 import argparse
-import logging
-import os
-import sys
+
+from .role import run_role
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,21 +21,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dataclasses import replace
-
-    from edl.runtime.environment import Environment, SettingError
     from edl.runtime.master.run import run
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    try:
-        env = Environment.read(os.environ)
-        return run(
-            replace(
-                env,
-                task_lease=args.lease or env.task_lease,
-                checkpoint_seconds=args.checkpoint_every or env.checkpoint_seconds,
-            )
-        )
-    except (SettingError, ValueError) as error:
-        print(f"edl master: {error}", file=sys.stderr)
-        return 2
+    return run_role("master", run, task_lease=args.lease, checkpoint_seconds=args.checkpoint_every)

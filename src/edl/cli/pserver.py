@@ -1,9 +1,8 @@
 """`edl pserver`: a parameter server of a TrainingJob; the operator runs it in the job's pserver pods."""
 
 import argparse
-import logging
-import os
-import sys
+
+from .role import run_role
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -11,15 +10,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dataclasses import replace
-
-    from edl.runtime.environment import Environment, SettingError
     from edl.runtime.pserver.run import run
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    try:
-        env = Environment.read(os.environ)
-        return run(replace(env, checkpoints=args.checkpoints or env.checkpoints))
-    except (SettingError, ValueError) as error:
-        print(f"edl pserver: {error}", file=sys.stderr)
-        return 2
+    return run_role("pserver", run, checkpoints=args.checkpoints)

@@ -2,9 +2,8 @@
 job's trainer pod."""
 
 import argparse
-import logging
-import os
-import sys
+
+from .role import run_role
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,22 +23,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dataclasses import replace
-
-    from edl.runtime.environment import Environment, SettingError
     from edl.runtime.trainer.run import run
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    try:
-        env = Environment.read(os.environ)
-        return run(
-            replace(
-                env,
-                plan_seconds=args.period or env.plan_seconds,
-                brain_url=args.brain or env.brain_url,
-                task_lease=args.lease or env.task_lease,
-            )
-        )
-    except (SettingError, ValueError) as error:
-        print(f"edl trainer: {error}", file=sys.stderr)
-        return 2
+    return run_role("trainer", run, plan_seconds=args.period, brain_url=args.brain, task_lease=args.lease)

@@ -6,7 +6,7 @@ What it decides about a pod's end goes into the record, which is written before 
 pods leave and no failure counts twice. It knows nothing of what the pods run.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -105,24 +105,17 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
     create, waits = _new_pods(wanted, size - len(live), closed, pods, ledger, now)
     moves, later = _moves(wanted, live, coming, pods, ledger, now)
     running = [pod for pod in live.values() if pod.state == "running"]
-    counts = Counts(
-        desired=wanted.size,
-        pending=len(live) - len(running) + len(create),
-        active=len(running),
-        succeeded=len(ledger.done),
-        failed=ledger.failed,
-    )
     return PodSetPlan(
         record=ledger.record(),
-        counts=counts,
-        create=(*create, *moves.values()),
-        delete=(
-            *doomed,
-            *leavers,
-            *_stale([pod for pod in pods if pod not in failed_moves]),
-            *(pod for pod in failed_moves if not pod.leaving),
-            *(pod for pod in pods if pod.lingers and not pod.leaving),
+        counts=Counts(
+            desired=wanted.size,
+            pending=len(live) - len(running) + len(create),
+            active=len(running),
+            succeeded=len(ledger.done),
+            failed=ledger.failed,
         ),
+        create=(*create, *moves.values()),
+        delete=(*doomed, *leavers, *_remains(pods, failed_moves)),
         failures=tuple(failures),
         given_up=tuple(_last_failed(pods, index) or index for index in sorted(given_up)),
         ready=sum(pod.ready for pod in running),
@@ -133,6 +126,13 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
         waits=tuple(waits),
         wake=min((when for when in (*waits.values(), later) if when is not None), default=None),
     )
+
+
+def _remains(pods: Sequence[SlotPod], failed_moves: Sequence[SlotPod]) -> Iterator[SlotPod]:
+    """Pods that no slot has any use for."""
+    yield from _stale([pod for pod in pods if pod not in failed_moves])
+    yield from (pod for pod in failed_moves if not pod.leaving)
+    yield from (pod for pod in pods if pod.lingers and not pod.leaving)
 
 
 def _moves(
