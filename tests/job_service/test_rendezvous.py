@@ -53,7 +53,15 @@ class World:
     def start(self, *pods: str, job: str = "j0", run: str = "run", minimum: int = 1, window: float = 0.2) -> None:
         for pod in pods:
             standing = Standing(
-                Hello(agent=f"{pod}/{len(self.agents)}", run=run, minimum=minimum, maximum=4, window=window, linger=0.3)
+                Hello(
+                    agent=f"{pod}/{len(self.agents)}",
+                    run=run,
+                    minimum=minimum,
+                    maximum=4,
+                    window=window,
+                    linger=0.3,
+                    follows=True,
+                )
             )
             standing.wait(f"{pod}:1")
             link = Link(self.address(job), standing, changed=lambda pod=pod: self._act(pod))  # type: ignore[misc]  # mypy: a default is no argument of the callback's type
@@ -138,6 +146,13 @@ async def test_a_joiner_comes_in(world: World) -> None:
     world.start("c")
     await until(lambda: world.standing("c").number == 2, "the second round")
     assert world.pods() == ["a", "b", "c"]
+
+
+async def test_an_edit_of_the_job_reaches_agents_that_wait(world: World) -> None:
+    world.start("a", minimum=2)
+    await until(lambda: "1 of at least 2" in world.standing("a").waiting_for, "a wait")
+    world.edit(bounds=(1, 4))
+    await until(lambda: world.standing("a").number == 1, "a round of one")
 
 
 async def test_a_change_of_leader_while_they_wait(world: World) -> None:

@@ -53,6 +53,8 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     """Who speaks in the job's Events."""
     run: Callable[[str, Any], str] = lambda uid, status: ""
     """From uid and status to the name under which the job's processes meet, empty if it does not matter."""
+    bounds: Callable[[Any], tuple[int, int] | None] = lambda job: None
+    """From a job to the sizes between which its processes may meet, None if nobody who meets has to know."""
 
     @property
     def name(self) -> str:
@@ -100,6 +102,7 @@ PYTORCH = JobKind(
     address=slot_name,
     component="elastic-job-controller",
     run=lambda uid, status: run_id(uid, status.attempt),
+    bounds=lambda job: (job.spec.min_replicas, job.spec.max_replicas),
 )
 
 TRAINING = JobKind(

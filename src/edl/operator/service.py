@@ -75,6 +75,7 @@ class Records:
             leaving=tuple(sorted(pod.metadata.name for pod in pods if _leaves(pod))),
             pods=frozenset(pod.metadata.name for pod in pods),
             stamp=self._stamp(entry, all_pods) if kind.planned else "",
+            bounds=kind.bounds(entry.job),
             run=kind.run(entry.uid, status),
             owner=Owner(entry.raw.api_version, entry.raw.kind, metadata.name, metadata.uid).reference(),
         )

@@ -18,7 +18,7 @@ steps = st.one_of(
         st.sampled_from(["start", "kill", "die", "leave", "cut", "fail", "shot", "say", "tell", "act"]),
         st.sampled_from(PODS),
     ),
-    st.tuples(st.sampled_from(["decide", "lead anew", "reconnect", "settle", "second", "minute"]), st.just("")),
+    st.tuples(st.sampled_from(["decide", "lead anew", "reconnect", "settle", "second", "minute", "edit"]), st.just("")),
 )
 
 
@@ -35,6 +35,9 @@ def take(world: World, what: str, pod: str) -> None:
         world.reconnect()
     elif what == "settle":
         world.settle()
+    elif what == "edit":  # of the job, to wider bounds than its agents were started with
+        least, most = world.allowed
+        world.bounds = max(1, least - 1), most + 1
     elif what in ("second", "minute"):
         world.pass_time(1.0 if what == "second" else 60.0)
     elif alive:
@@ -64,9 +67,10 @@ def check(world: World) -> None:
     numbers = [formed.number for formed in world.rounds]
     assert numbers == sorted(set(numbers)), "a number was given twice"
     told = {formed.number: formed for formed in world.rounds}
+    least, most = world.allowed
     for formed in world.rounds:
         agents = [member.agent for member in formed.members]
-        assert world.minimum <= len(agents) <= world.maximum
+        assert least <= len(agents) <= most
         assert len(set(agents)) == len(agents)
     for name, standing in world.agents.items():
         if standing.round is not None:
@@ -90,8 +94,9 @@ def test_any_order(history: list[tuple[str, str]], minimum: int, more: int, targ
 def at_rest(world: World) -> None:
     alive = {agent for agent in world.agents if agent not in world.dead}
     training = {agent for agent in alive if isinstance(world.agents[agent].report, Training)}
-    size = min(len(alive), world.maximum)
-    assert len(training) == (size if size >= world.minimum else 0)
+    least, most = world.allowed
+    size = min(len(alive), most)
+    assert len(training) == (size if size >= least else 0)
     assert len({world.agents[agent].number for agent in training}) <= 1
     if training:
         assert training == {member.agent for member in world.rounds[-1].members}

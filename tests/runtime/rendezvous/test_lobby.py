@@ -2,8 +2,8 @@
 
 import pytest
 
-from edl.runtime.rendezvous.lobby import GRACE, QUICK, SETTLE, STRAGGLER
-from edl.runtime.rendezvous.messages import Stale, Training
+from edl.runtime.rendezvous.lobby import GRACE, QUICK, SETTLE, STRAGGLER, Lobby, Pods
+from edl.runtime.rendezvous.messages import Hello, Stale, Training, Waiting
 from edl.runtime.rendezvous.rounds import Member, Round, seat
 
 from .world import World
@@ -142,6 +142,29 @@ def test_below_the_minimum_survivors_wait_for_the_replacement_and_no_longer() ->
     assert len(world.rounds) == 1
     world.start("b")
     assert (world.members(), world.standing("b").rank) == (["a", "b"], 1)
+
+
+def test_who_was_started_before_the_job_was_edited_goes_by_what_it_says_now() -> None:
+    world = formed("a", "b")
+    world.bounds = 1, 4
+    world.kill("b")
+    world.pass_time(1)
+    assert world.members() == ["a"]
+    world.bounds = 3, 3
+    world.kill("a")
+    world.start("c", "d")
+    world.pass_time(60)
+    assert world.standing("c").waiting_for == "2 of at least 3 are here"
+    world.start("e", "f")
+    assert world.members() == ["c", "d", "e"]
+
+
+def test_who_was_told_otherwise_by_the_user_does_not() -> None:
+    lobby = Lobby("run", 0.0)
+    lobby.observe(Pods(target=2, bounds=(1, 2)))
+    lobby.hello(Hello(agent="a/0", run="run", minimum=3, maximum=3), 0.0)
+    lobby.report("a/0", Waiting(0, "a:1"), 0.0)
+    assert lobby.decide(60.0).round is None
 
 
 def test_a_new_agent_in_a_pod_shows_that_the_old_one_is_gone() -> None:

@@ -36,6 +36,16 @@ def test_an_agent_says_who_it_is() -> None:
 
 
 @pytest.mark.parametrize(
+    ("env", "follows"),
+    [({"MIN_SIZE": "2", "MAX_SIZE": "4"}, True), ({"MIN_SIZE": "2", "MAX_SIZE": "3"}, False), ({}, False)],
+)
+def test_an_agent_follows_the_job_unless_its_user_said_otherwise(env: dict[str, str], follows: bool) -> None:
+    link = connect(parameters(), Settings(), {**ENV, **env})
+    link.close()
+    assert link.standing.hello.follows is follows
+
+
+@pytest.mark.parametrize(
     ("endpoint", "url", "wanted"),
     [
         ("", "http://127.0.0.1:1", "http://127.0.0.1:1/v1/jobs/ns/j/rendezvous"),

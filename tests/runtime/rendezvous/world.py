@@ -15,6 +15,8 @@ class World:
     window: float = 3.0
     linger: float = 1.0
     target: int = 0
+    bounds: tuple[int, int] | None = None
+    """What the job says now; agents were started with `minimum` and `maximum`."""
     now: float = 100.0
     stored: Round | None = None
     """What is durable: a new leader has nothing else."""
@@ -42,6 +44,7 @@ class World:
                     maximum=self.maximum,
                     window=self.window,
                     linger=self.linger,
+                    follows=True,
                 )
             )
             self.gone.discard(pod)
@@ -103,7 +106,7 @@ class World:
     def decide(self) -> bool:
         """One look of the leader; what it decides becomes durable and is then its truth."""
         pods = {pod_of(agent) for agent in self.agents}
-        self.lobby.observe(Pods(frozenset(pods - self.gone), frozenset(self.leaving), self.target))
+        self.lobby.observe(Pods(frozenset(pods - self.gone), frozenset(self.leaving), self.target, self.bounds))
         plan = self.lobby.decide(self.now)
         if plan.round is None:
             return False
@@ -135,6 +138,10 @@ class World:
             self.now = at
         self.now = end
         self.settle()
+
+    @property
+    def allowed(self) -> tuple[int, int]:
+        return self.bounds or (self.minimum, self.maximum)
 
     def members(self) -> list[str]:
         """The pods of the last round, by rank."""

@@ -173,7 +173,7 @@ class Meeting:
                 link.say(Refused(FAILED))
             return
         now = self._clock()
-        lobby.observe(Pods(record.pods, frozenset(record.leaving), record.target))
+        lobby.observe(Pods(record.pods, frozenset(record.leaving), record.target, record.bounds))
         plan = lobby.decide(now)
         if plan.round is not None and (self._forming is None or self._forming.done()):
             self._forming = asyncio.create_task(self._form(lobby, plan.round))

@@ -30,6 +30,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     owner: dict[str, str | bool] = {}
     stamp: str = ""
     """Differs when something else about the job does that calls may wait for."""
+    bounds: tuple[int, int] | None = None
+    """The smallest and largest size that the user allows now; None: pods have been told for good."""
     run: str = ""
     """Which attempt's agents may meet in the rendezvous; empty if the operator does not say."""
 

@@ -59,11 +59,13 @@ class Agent:
 
 @dataclass
 class Pods:
-    """What the operator knows: which pods exist (None: not known), which were asked to go, how many are planned."""
+    """What the operator knows: which pods exist (None: not known), which were asked to go, how many are planned, and
+    the job's present minimum and maximum (None: it does not say)."""
 
     present: frozenset[str] | None = None
     leaving: frozenset[str] = frozenset()
     target: int = 0
+    bounds: tuple[int, int] | None = None
 
 
 @dataclass
@@ -306,15 +308,20 @@ class Lobby:
         waiting = [agent for agent in self.agents.values() if agent.waits] or list(self.agents.values())
         return max(waiting, key=lambda agent: agent.order).hello if waiting else None
 
+    def _bounds(self) -> tuple[int, int]:
+        newest = self._newest()
+        if newest is None:
+            return 1, 1
+        own = newest.minimum, newest.maximum
+        return self._pods.bounds or own if newest.follows else own
+
     def _minimum(self) -> int:
         """After somebody has finished there may never again be as many; the rest may finish too."""
-        newest = self._newest()
         finished = any(agent.finished for agent in self.agents.values())
-        return newest.minimum if newest and not finished else 1
+        return 1 if finished else self._bounds()[0]
 
     def _maximum(self) -> int:
-        newest = self._newest()
-        return newest.maximum if newest else 1
+        return self._bounds()[1]
 
     def _expected(self) -> int:
         return max(self._minimum(), min(self._pods.target or self._maximum(), self._maximum()))

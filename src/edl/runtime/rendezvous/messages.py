@@ -10,7 +10,9 @@ from .rounds import Round
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """The first message of an agent on each connection. `agent` is POD/PROCESS; `window` and `linger` are seconds."""
+    """The first message of an agent on each connection. `agent` is POD/PROCESS; `window` and `linger` are seconds.
+
+    `follows`: minimum and maximum are what the operator wrote when it made the pod; what the job says now counts."""
 
     agent: str
     run: str
@@ -18,6 +20,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     maximum: int
     window: float = 3.0
     linger: float = 0.3
+    follows: bool = False
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):

@@ -73,6 +73,7 @@ def connect(params: Parameters, settings: Settings, env: Mapping[str, str]) -> L
         maximum=params.max_nodes,
         window=settings.window,
         linger=settings.linger,
+        follows=(env.get("MIN_SIZE"), env.get("MAX_SIZE")) == (str(params.min_nodes), str(params.max_nodes)),
     )
     return LinkThread(Address(url, here.token, tls), Standing(hello))
 
