@@ -56,8 +56,10 @@ class Advisor:
 
     def _share(self, job: str, facts: JobFacts, now: float) -> int | None:
         """The workers that this job may have if everybody who asked lately asks for what it is worth to them."""
+        if facts.capacity is None:
+            return None
         curve = fit(points(comparable(facts)))
-        if curve is None or facts.capacity is None:
+        if curve is None:
             return None
         self._wants[job] = (now, Want(job, curve, facts.granted.get(WORKER, 0), facts.workers.resource))
         self._wants = {name: (at, want) for name, (at, want) in self._wants.items() if now - at < LATELY}

@@ -44,12 +44,14 @@ class PostgresDatabase:
         except _TROUBLE as error:
             raise UnavailableError(_words(error)) from error
 
-    async def fetch(self, sql: str, arguments: Sequence[Any] = ()) -> Sequence[Row]:
+    async def fetch(self, *questions: Statement) -> list[Sequence[Row]]:
         await self.open()
         try:
-            async with self._pool.acquire(timeout=PATIENCE) as connection:
-                rows: Sequence[Row] = await connection.fetch(sql, *arguments)
-                return rows
+            async with (
+                self._pool.acquire(timeout=PATIENCE) as connection,
+                connection.transaction(isolation="repeatable_read", readonly=True),
+            ):
+                return [await connection.fetch(sql, *arguments) for sql, arguments in questions]
         except _TROUBLE as error:
             raise UnavailableError(_words(error)) from error
 

@@ -1,17 +1,20 @@
 """The Brain's tables in one SQLite file. Writes that come while one is under way are committed together.
 
+What was answered outlives the process, however that ends; a machine that loses its power may lose the last seconds.
+
 A file that is taken away (a volume that is unmounted) is noticed before each use, and found again when it is back;
 nothing is ever written to a file that has no name.
 """
 
 import asyncio
+import functools
 import os
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .database import MIGRATIONS, Row, Statement, UnavailableError
 
@@ -21,16 +24,17 @@ MOST = 512  # writes in one commit
 
 
 class SqliteDatabase:
+    """One connection writes and another one reads, each in a thread of its own: a question does not wait for a commit
+    or a checkpoint."""
+
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite")
-        self._connection: sqlite3.Connection | None = None
-        self._inode = 0
+        self._writing, self._reading = _Connection(self._path), _Connection(self._path)
         self._waiting: list[tuple[Sequence[Statement], asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        await self._run(lambda: self._connect(create=True))
+        await self._writing.run(lambda: self._writing.open(create=True))
 
     async def write(self, statements: Sequence[Statement]) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -39,21 +43,21 @@ class SqliteDatabase:
             self._writer = asyncio.create_task(self._write_all())
         await done
 
-    async def fetch(self, sql: str, arguments: Sequence[Any] = ()) -> Sequence[Row]:
-        return await self._run(lambda: self._connected().execute(_positional(sql), arguments).fetchall())
+    async def fetch(self, *questions: Statement) -> list[Sequence[Row]]:
+        return await self._reading.run(lambda: _answers(self._reading.get(), questions))
 
     async def close(self) -> None:
         if self._writer is not None:
             await asyncio.gather(self._writer, return_exceptions=True)
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
-        self._thread.shutdown()
+        await self._reading.end()
+        await self._writing.end()
 
     async def _write_all(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
             statements = [statement for each, _ in batch for statement in each]
             try:
-                await self._run(lambda statements=statements: self._commit(statements))  # type: ignore[misc]
+                await self._writing.run(lambda statements=statements: _commit(self._writing.get(), statements))  # type: ignore[misc]
             except UnavailableError as error:
                 for _, done in batch:
                     if not done.done():
@@ -63,32 +67,33 @@ class SqliteDatabase:
                 if not done.done():
                     done.set_result(None)
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        """In the one thread that knows the connection."""
+
+class _Connection:
+    """A connection, and the one thread that knows it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite")
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+
+    async def run(self, work: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._thread, work)
         except (sqlite3.Error, OSError) as error:
             raise UnavailableError(f"{self._path}: {error}") from error
 
-    def _commit(self, statements: Sequence[Statement]) -> None:
-        connection = self._connected()
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            for sql, arguments in statements:
-                connection.execute(_positional(sql), arguments)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+    async def end(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
+        self._thread.shutdown()
 
-    def _connected(self) -> sqlite3.Connection:
+    def get(self) -> sqlite3.Connection:
         if self._connection is not None and self._inode != _inode(self._path):
             self._disconnect()
-        return self._connection or self._connect(create=False)
+        return self._connection or self.open(create=False)
 
-    def _connect(self, *, create: bool) -> sqlite3.Connection:
+    def open(self, *, create: bool) -> sqlite3.Connection:
         if create:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         elif not self._path.exists():
@@ -110,6 +115,27 @@ class SqliteDatabase:
             connection.close()
 
 
+def _commit(connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for sql, arguments in statements:
+            connection.execute(_positional(sql), arguments)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _answers(connection: sqlite3.Connection, questions: Sequence[Statement]) -> list[Sequence[Row]]:
+    """All from the same moment."""
+    connection.execute("BEGIN")
+    try:
+        return [connection.execute(_positional(sql), arguments).fetchall() for sql, arguments in questions]
+    finally:
+        connection.execute("ROLLBACK")
+
+
 def _inode(path: Path) -> int:
     try:
         return os.stat(path).st_ino
@@ -118,6 +144,8 @@ def _inode(path: Path) -> int:
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),):
+        return  # without a lock, so that reading goes on while somebody else writes
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > len(MIGRATIONS):
@@ -130,5 +158,6 @@ def _migrate(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
+@functools.cache
 def _positional(sql: str) -> str:
     return re.sub(r"\$(\d+)", r"?\1", sql)

@@ -3,7 +3,7 @@
 A job is named namespace/name/uid. Every write may be repeated: samples are known by their time, plans by their number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -78,31 +78,31 @@ class Store:
             await self._database.write(statements)
 
     async def story(self, job: str) -> JobStory | None:
-        rows = await self._database.fetch(f"{_JOB} WHERE job = $1", (job,))
+        rows, samples, plans, incidents = await self._database.fetch(
+            (f"{_JOB} WHERE job = $1", (job,)),
+            ("SELECT data FROM samples WHERE job = $1 ORDER BY time DESC LIMIT $2", (job, KEPT)),
+            ("SELECT data FROM plans WHERE job = $1 ORDER BY number", (job,)),
+            ("SELECT data FROM incidents WHERE job = $1", (job,)),
+        )
         if not rows:
             return None
-        samples = await self._database.fetch(
-            "SELECT data FROM samples WHERE job = $1 ORDER BY time DESC LIMIT $2", (job, KEPT)
-        )
-        plans = await self._database.fetch("SELECT data FROM plans WHERE job = $1 ORDER BY number", (job,))
-        incidents = await self._database.fetch("SELECT data FROM incidents WHERE job = $1", (job,))
-        found = [_decode(data, Incident) for (data,) in incidents]
         return JobStory(
             _job(rows[0]),
-            tuple(_decode(data, Sample) for (data,) in reversed(samples)),
-            tuple(_decode(data, PlanRecord) for (data,) in plans),
-            tuple(sorted(found, key=lambda incident: incident.time)),
+            _decode_all(reversed(samples), tuple[Sample, ...]),
+            _decode_all(plans, tuple[PlanRecord, ...]),
+            tuple(sorted(_decode_all(incidents, tuple[Incident, ...]), key=lambda incident: incident.time)),
         )
 
     async def named(self, name: str) -> str | None:
         """The newest job of that namespace/name, or the job itself if `name` has its uid."""
         sql = "SELECT job FROM jobs WHERE job = $1 OR job LIKE $2 ESCAPE '!' ORDER BY updated DESC LIMIT 1"
         escaped = name.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-        rows = await self._database.fetch(sql, (name, f"{escaped}/%"))
+        (rows,) = await self._database.fetch((sql, (name, f"{escaped}/%")))
         return str(rows[0][0]) if rows else None
 
     async def jobs(self, limit: int) -> list[JobRow]:
-        return [_job(row) for row in await self._database.fetch(f"{_JOB} ORDER BY updated DESC LIMIT $1", (limit,))]
+        (rows,) = await self._database.fetch((f"{_JOB} ORDER BY updated DESC LIMIT $1", (limit,)))
+        return [_job(row) for row in rows]
 
     async def end(self, job: str, outcome: str, now: float) -> None:
         """Of its samples the newest are kept: the lesson has the rest in a few numbers."""
@@ -122,8 +122,8 @@ class Store:
 
     async def learn(self) -> Library:
         """The library with all lessons up to now."""
-        rows = await self._database.fetch(
-            "SELECT seq, data FROM lessons WHERE seq > $1 ORDER BY seq", (self._seen - LATE,)
+        (rows,) = await self._database.fetch(
+            ("SELECT seq, data FROM lessons WHERE seq > $1 ORDER BY seq", (self._seen - LATE,))
         )
         for number, data in rows:
             self.library.add(_decode(data, Lesson))
@@ -152,3 +152,8 @@ def _text(value: object) -> str:
 def _decode(data: object, kind: type[T]) -> T:
     assert isinstance(data, str)
     return msgspec.json.decode(data, type=kind)
+
+
+def _decode_all(rows: Iterable[Sequence[object]], kind: type[T]) -> T:
+    """As one list: hundreds of small texts take longer one by one."""
+    return msgspec.json.decode(f"[{','.join(str(data) for (data,) in rows)}]", type=kind)

@@ -10,6 +10,7 @@ lower the error by two points to be believed: two sizes on a line within the noi
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
+from statistics import median
 
 import msgspec
 import numpy as np
@@ -78,9 +79,9 @@ def points(samples: Sequence[Sample], recent: int = 12) -> list[Point]:
 
 
 def _point(size: int, samples: list[Sample]) -> Point:
-    rates = np.array([sample.throughput for sample in samples])
-    middle = float(np.median(rates))
-    spread = 1.4826 * float(np.median(np.abs(rates - middle))) / middle
+    rates = [sample.throughput for sample in samples]
+    middle = median(rates)
+    spread = 1.4826 * median(abs(rate - middle) for rate in rates) / middle
     return Point(size, middle, sum(sample.seconds for sample in samples), spread, len(samples))
 
 
