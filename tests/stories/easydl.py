@@ -11,10 +11,10 @@ SLEEP = "trap 'exit 143' TERM; while :; do sleep 0.2; done"
 
 
 class EasydlStory:
-    """One job `j`, whose roles run shell scripts."""
+    """One job, whose roles run shell scripts."""
 
-    def __init__(self, story: Story) -> None:
-        self.story, self.client, self.namespace = story, story.client, story.namespace
+    def __init__(self, story: Story, name: str = "j") -> None:
+        self.story, self.client, self.namespace, self.name = story, story.client, story.namespace, name
 
     def template(self, script: str, **resources: Any) -> Data:
         container: Data = {"name": "main", "image": self.story.backend.shell, "command": ["sh", "-c", script]}
@@ -31,7 +31,7 @@ class EasydlStory:
             "parameterServer": {"template": self.template(ps, **bound)},
             "worker": {"template": self.template(worker)},
         }
-        metadata = {"name": "j", "namespace": self.namespace, "annotations": {"edl.dev/freezing-window": "0s"}}
+        metadata = {"name": self.name, "namespace": self.namespace, "annotations": {"edl.dev/freezing-window": "0s"}}
         body = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": metadata, "spec": roles | spec}
         return await self.story.create(JOBS, body)
 
@@ -49,7 +49,7 @@ class EasydlStory:
         await self.client.patch(JOB_RESOURCES, name, {"spec": spec}, namespace=self.namespace)
 
     async def status(self) -> Data:
-        found: Data = (await self.client.get(JOBS, "j", namespace=self.namespace)).get("status") or {}
+        found: Data = (await self.client.get(JOBS, self.name, namespace=self.namespace)).get("status") or {}
         return found
 
     async def told(self, name: str = "r") -> Data:
@@ -72,7 +72,7 @@ class EasydlStory:
         wanted = {role: count for role, count in ({"trainer": 1} | counts).items() if count}
 
         async def look() -> dict[str, list[str]] | None:
-            found = {role: await self.story.pods(role) for role in ("trainer", "ps", "worker", "evaluator")}
+            found = {role: await self.story.pods(role, self.name) for role in ("trainer", "ps", "worker", "evaluator")}
             running = {role: len(names) for role, names in found.items() if names}
             every = {role: len(names) for role, names in (await self.pods()).items()}
             return found if running == wanted == every else None
@@ -82,7 +82,7 @@ class EasydlStory:
 
     async def until_updates(self, name: str = "r", **states: str) -> Data:
         """Updates have come so far; slots without the job's name, _ for -."""
-        wanted = {f"j-{slot.replace('_', '-')}": state for slot, state in states.items()}
+        wanted = {f"{self.name}-{slot.replace('_', '-')}": state for slot, state in states.items()}
 
         async def look() -> Data | None:
             told = await self.told(name)
@@ -98,6 +98,14 @@ class EasydlStory:
             return told if words in told.get("reason", "") else None
 
         found: Data = await self.story.until(look, f"JobResource {name} says {words!r}")
+        return found
+
+    async def until_granted(self, name: str = "r", **counts: int) -> Data:
+        async def look() -> Data | None:
+            told = await self.told(name)
+            return told if told.get("granted") == counts else None
+
+        found: Data = await self.story.until(look, f"JobResource {name} says that {counts} are granted")
         return found
 
     async def until_phase(self, phase: str) -> Data:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from edl.kube.errors import ApiError
 from edl.operator.resources import JOB_RESOURCES, PODS
@@ -11,6 +12,8 @@ from tests.stories.easydl import JOBS, SLEEP, EasydlStory
 from tests.stories.story import Story
 
 SMALL = {"cpu": "250m", "memory": 64}
+PRODUCTION = {"metadata": {"annotations": {"edl.dev/priority": "Production"}}}
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def role(replicas: int, **resource: Any) -> dict[str, Any]:
@@ -36,6 +39,46 @@ async def test_the_trainer_first_then_pods_by_the_plan_again_and_again(story: St
     await tale.until_running(ps=1)
     await tale.edit_plan(worker=role(1))
     await tale.until_running(ps=1, worker=1)
+
+
+async def test_the_samples_of_the_design(story: Story) -> None:
+    """As they stand, all nine pods and both updates, but for their image, their command and their appetite."""
+    tale = EasydlStory(story, "elastic-deepctr-job")
+    job, plan = (
+        yaml.safe_load((EXAMPLES / f"easydl-{kind}.yaml").read_text()) for kind in ("elasticjob", "jobresource")
+    )
+    for name in ("trainer", "worker", "parameterServer"):
+        job["spec"].setdefault(name, {})["template"] = tale.template(SLEEP)
+    for name in ("worker", "parameter_server", "evaluator"):
+        plan["spec"][name]["resource"] = {"cpu": "100m", "memory": 64}
+    for entry, cpu in zip(plan["spec"]["resource_updation"], ("200m", "400m"), strict=True):
+        entry["resource"] = {"cpu": cpu, "memory": 128}
+    await story.create(JOBS, job)
+    await tale.until_running()
+    await story.create(JOB_RESOURCES, plan)
+    found = await tale.until_running(ps=4, worker=4, evaluator=1)
+    assert found["ps"] == [f"elastic-deepctr-job-ps-{index}" for index in range(4)]
+    given = [(await tale.resources(name))["cpu"] for name in found["ps"]]
+    assert given == ["200m", "400m", "100m", "100m"]
+
+
+async def test_a_job_of_another_kind_gives_way_to_a_plan(story: Story) -> None:
+    """For the minimum, all parameter servers and a worker, and by priority beyond it."""
+    tale = EasydlStory(story)
+    each = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    elastic = {"min-instance": 1, "max-instance": 20, "resources": each}
+    await story.submit("big", script=SLEEP, trainer=elastic, master={}, freezing_window="0s")
+    await story.until_running(7, name="big")
+    await tale.submit()
+    await tale.plan(parameter_server=role(2, cpu=1), worker=role(1, cpu=1))
+    await story.until_running(2, "ps")
+    await story.until_running(1, "worker")
+    assert (await tale.until_granted(ps=2, worker=1))["code"]
+    await story.until_running(4, name="big")
+    await story.client.patch(JOBS, "j", PRODUCTION, namespace=story.namespace)
+    await tale.edit_plan(worker=role(4, cpu=1))
+    await story.until_running(4, "worker")
+    await story.until_running(1, name="big")
 
 
 async def test_resource_updation_replaces_two_servers_and_their_addresses_follow(story: Story) -> None:
@@ -120,11 +163,7 @@ async def test_a_plan_larger_than_the_cluster_waits_and_says_what_is_missing(sto
     await tale.until_running()
     await tale.edit_plan(parameter_server=role(1), worker=role(100, cpu=1))
     await tale.until_running(ps=1, worker=7)
-
-    async def granted() -> bool:
-        return bool((await tale.told())["granted"] == {"ps": 1, "worker": 7})
-
-    await story.until(granted, "the plan is told what it was granted")
+    await tale.until_granted(ps=1, worker=7)
 
 
 async def test_plans_without_a_job_two_plans_and_a_plan_that_goes(story: Story) -> None:
