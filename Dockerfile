@@ -14,7 +14,7 @@ WORKDIR /source
 RUN python3 -m venv /opt/edl
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 RUN mkdir -p src/edl && echo '__version__ = "0"' > src/edl/__init__.py \
- && /opt/edl/bin/pip install --quiet --constraint constraints.txt . \
+ && /opt/edl/bin/pip install --quiet --constraint constraints.txt '.[postgres]' \
  && /opt/edl/bin/pip uninstall --quiet --yes edl
 
 FROM dependencies AS package

@@ -1,5 +1,6 @@
 """A client against servers that are slow, cut off, or answer what no Brain would."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -81,3 +82,21 @@ def test_a_refusal_is_final(serve: Serve) -> None:
     client = BrainClient(serve(http("401 x", b'{"error": "the token has expired", "code": "unauthorized"}')), "t")
     with pytest.raises(BrainRefusalError, match="401 unauthorized: the token has expired"):
         client.jobs()
+
+
+def test_a_connection_is_kept_and_a_stale_one_replaced(serve: Serve) -> None:
+    """Two calls on one connection; then the server hangs up, and the third call comes by another."""
+    calls: list[int] = []
+
+    def act(peer: socket.socket) -> None:
+        number = len(calls)
+        calls.append(0)
+        for _ in range(2):
+            calls[number] += 1
+            http("200 OK", b"[]")(peer)
+            if calls[number] == 2 or not peer.recv(65536):
+                return
+
+    with contextlib.closing(BrainClient(serve(act), "t")) as client:
+        assert [client.jobs() for _ in range(3)] == [[], [], []]
+    assert calls == [2, 1]

@@ -237,8 +237,10 @@ async def test_it_serves_before_its_database_does(tmp_path: Path, clock: Clock) 
     database = SqliteDatabase(str(tmp_path / "brain.db"))
     async with brain(database, clock=clock, opened=False) as call:
         assert (await call("GET", "/healthz"))[0] == 200
+        assert (await call("GET", "/readyz"))[0] == 503
         assert (await call("POST", JOB, Beginning(CTR)))[0] == 503
         await database.open()
+        assert (await call("GET", "/readyz"))[0] == 200
         assert (await call("POST", JOB, Beginning(CTR)))[0] == 200
 
 

@@ -41,7 +41,9 @@ def test_no_mark_is_left_and_braces_of_others_are_kept() -> None:
     assert '{{ "{{" }}namespace}}/{{ "{{" }}name}}' in board
 
 
-@pytest.mark.parametrize("kind", ["Namespace", "ServiceMonitor", "ConfigMap", "ValidatingWebhookConfiguration"])
+@pytest.mark.parametrize(
+    "kind", ["Namespace", "ServiceMonitor", "ConfigMap", "ValidatingWebhookConfiguration", "PersistentVolumeClaim"]
+)
 def test_what_may_be_left_out_is_guarded(kind: str) -> None:
     assert kind in {body["kind"] for body in manifests(Choices(service_monitor=True, dashboard=True))}
     (text,) = [text for text in chart().values() if f"\nkind: {kind}\n" in text]

@@ -79,19 +79,19 @@ def test_parts_can_be_left_out() -> None:
     assert of_kind(manifests(Choices()), "CustomResourceDefinition") == crds()
 
 
-def test_operators_have_no_privilege() -> None:
+def test_operators_and_brain_have_no_privilege() -> None:
     (namespace,) = of_kind(manifests(Choices()), "Namespace")
-    (deployment,) = of_kind(manifests(Choices()), "Deployment")
-    pod = deployment["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    for deployment in of_kind(manifests(Choices()), "Deployment"):
+        pod = deployment["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        assert restricted.items() <= pod["securityContext"].items()
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
 
 
 def test_the_operator_understands_what_it_is_told() -> None:
@@ -113,6 +113,8 @@ def test_the_operator_understands_what_it_is_told() -> None:
     assert settings.webhook == ("", WEBHOOK_PORT)
     assert settings.service is not None
     assert settings.service.port == SERVICE_PORT
+    assert settings.own_brain
+    assert "--brain" not in arguments(Choices(brain=False))
 
 
 def test_the_job_service_is_where_pods_look_for_it() -> None:
@@ -137,6 +139,7 @@ def test_rights_are_few_and_have_reasons() -> None:
         (Choices(cpu="much"), "--cpu"),
         (Choices(memory="1Gib"), "--memory"),
         (Choices(memory_limit=""), "--memory-limit"),
+        (Choices(brain_storage="plenty"), "--brain-storage"),
         (Choices(max_load="2"), "--max-load"),
     ],
 )

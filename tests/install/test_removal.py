@@ -17,10 +17,14 @@ from edl.kube.client import Client
 from edl.kube.errors import ApiError
 from edl.kube.lease import LEASES
 from edl.operator.resources import CRDS, SECRETS, TRAINING_JOBS
-from edl.operator.settings import LEASE, NAMESPACE, SECRET
+from edl.operator.settings import BRAIN, LEASE, NAMESPACE, SECRET
 
 Data = dict[str, Any]
-UNKNOWN = {"PodDisruptionBudget", "ValidatingWebhookConfiguration"}  # to the embedded API server
+UNKNOWN = {
+    "PodDisruptionBudget",
+    "ValidatingWebhookConfiguration",
+    "PersistentVolumeClaim",
+}  # to the embedded API server
 KEPT = {"CustomResourceDefinition"}
 
 
@@ -37,7 +41,7 @@ async def install(client: Client) -> list[Data]:
         await client.apply(
             resource_of(body), body["metadata"]["name"], body, namespace=body["metadata"].get("namespace")
         )
-    for resource, name in ((LEASES, LEASE), (SECRETS, SECRET)):
+    for resource, name in ((LEASES, LEASE), (SECRETS, SECRET), (SECRETS, BRAIN)):
         await client.create(resource, thing(resource, name), namespace=NAMESPACE)
     return made
 
@@ -112,6 +116,7 @@ async def test_nothing_of_others_goes(cluster: EmbeddedCluster) -> None:
 
     assert await there(client, SECRETS, "somebody-elses", NAMESPACE)
     assert not await there(client, SECRETS, SECRET, NAMESPACE)
+    assert not await there(client, SECRETS, BRAIN, NAMESPACE)
     assert await there(client, CRDS, "trainingjobs.paddlepaddle.org")
     assert f"Namespace {NAMESPACE} stays, for there is more in it: Secret somebody-elses" in said
     assert "CustomResourceDefinition trainingjobs.paddlepaddle.org is not EDL's and stays" in said

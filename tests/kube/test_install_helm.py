@@ -13,9 +13,9 @@ from edl.install.manifests import manifests
 from edl.operator.settings import NAMESPACE
 from tests.kube.cluster.build import binary, build
 from tests.kube.cluster.kubectl import Kubectl, eventually
-from tests.kube.installed import leader, operators, uninstall, until_phase
+from tests.kube.installed import Installation, leader, operators, until_phase
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(300), pytest.mark.xdist_group("cluster")]
 CHART = Path(__file__).parents[2] / "charts" / "edl"
 TEMPLATE = ("template", "edl", str(CHART), "--kube-version", "1.32.0")
 Data = dict[str, Any]
@@ -44,10 +44,10 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 
 def by_name(objects: list[Data]) -> dict[tuple[str, str], Data]:
-    """The one difference: Helm is told not to remove the kinds."""
+    """The one difference: Helm is told not to remove the kinds, nor what Brain has learned."""
     found = {(body["kind"], body["metadata"]["name"]): body for body in objects}
     for (kind, _), body in found.items():
-        if kind == "CustomResourceDefinition" and "annotations" in body["metadata"]:
+        if kind in ("CustomResourceDefinition", "PersistentVolumeClaim") and "annotations" in body["metadata"]:
             assert body["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
     return found
 
@@ -66,6 +66,7 @@ def by_name(objects: list[Data]) -> dict[tuple[str, str], Data]:
                 "cpu": 1,
                 "lease": 20,
                 "webhook": False,
+                "brainStorage": "5Gi",
                 "serviceMonitor": True,
                 "dashboard": True,
             },
@@ -78,12 +79,19 @@ def by_name(objects: list[Data]) -> dict[tuple[str, str], Data]:
                 cpu="1",
                 lease="20",
                 webhook=False,
+                brain_storage="5Gi",
                 service_monitor=True,
                 dashboard=True,
             ),
             id="others",
         ),
-        pytest.param({"createNamespace": False, "crds": False}, Choices(create_namespace=False, crds=False), id="less"),
+        pytest.param(
+            {"createNamespace": False, "crds": False, "brain": False},
+            Choices(create_namespace=False, crds=False, brain=False),
+            id="less",
+        ),
+        pytest.param({"brainStorage": ""}, Choices(brain_storage=""), id="history with the pod"),
+        pytest.param({"brainDatabase": "pg"}, Choices(brain_database="pg"), id="PostgreSQL"),
     ],
 )
 def test_helm_makes_what_edl_install_prints(helm: Helm, tmp_path: Path, values: Data, choices: Choices) -> None:
@@ -101,13 +109,15 @@ def test_it_has_no_fault_and_refuses_slips(helm: Helm) -> None:
         helm(*TEMPLATE, "--set", "policy=fair")
 
 
-def test_a_release_works_is_upgraded_and_goes(helm: Helm, cluster: Kubectl, namespace: Kubectl, image: str) -> None:
+def test_a_release_works_is_upgraded_and_goes(
+    helm: Helm, cluster: Kubectl, namespace: Kubectl, image: str, installation: Installation
+) -> None:
     def release(*words: str) -> str:
         return helm(*words, "--kubeconfig", str(cluster.kubeconfig), "--timeout", "90s")
 
-    uninstall(cluster, "--crds")
+    installation.absent()
     try:
-        release("install", "edl", str(CHART), "--set", f"image={image}", "--wait")
+        release("install", "edl", str(CHART), "--set", f"image={image},brainStorage=", "--wait")
         eventually(lambda: leader(cluster), within=30, what="an operator leads")
         trainer = {"entrypoint": "true", "min-instance": 1}
         namespace.apply(
@@ -120,7 +130,7 @@ def test_a_release_works_is_upgraded_and_goes(helm: Helm, cluster: Kubectl, name
         )
         until_phase(namespace, "succeeded", "brief")
         old = set(operators(cluster))
-        release("upgrade", "edl", str(CHART), "--set", f"image={image},policy=fulfillment", "--wait")
+        release("upgrade", "edl", str(CHART), "--set", f"image={image},brainStorage=,policy=fulfillment", "--wait")
         eventually(lambda: not old & set(operators(cluster)), within=60, what="the old operators are gone")
         eventually(lambda: leader(cluster), within=30, what="a new one leads")
 
@@ -132,4 +142,4 @@ def test_a_release_works_is_upgraded_and_goes(helm: Helm, cluster: Kubectl, name
         assert gone == ["", ""]
         assert until_phase(namespace, "succeeded", "brief"), "the kinds and jobs stay"
     finally:
-        uninstall(cluster, "--crds")
+        installation.absent()

@@ -31,12 +31,22 @@ class BrainRefusalError(Exception):
 
 class BrainClient:
     def __init__(self, url: str, token: str, *, ca: str = "", timeout: float = TIMEOUT) -> None:
+        self._kept: http.client.HTTPConnection | None = None
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"the Brain's address is {url!r}, it must be http(s)://host:port")
         self.url, self._host, self._port, self._path = url, parts.hostname, parts.port, parts.path.rstrip("/")
         self._tls = _tls(ca) if parts.scheme == "https" else None
         self._token, self._timeout = token, timeout
+
+    def close(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
+
+    def __del__(self) -> None:
+        """A trainer drops a client whose token has expired."""
+        self.close()
 
     def what_if(self, beginning: Beginning) -> Answer:
         return self._call("POST", "/v1/plan", beginning, Answer)
@@ -75,19 +85,41 @@ class BrainClient:
         raise BrainRefusalError(status, refusal.code, refusal.error)
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        """A connection per call: calls are minutes apart."""
-        if self._tls is None:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
-        else:
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._tls)
+        """On the connection of the last call, if it is still good; every call may be repeated, so if it is not, once
+        more on a new one."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            try:
+                return self._on(kept, method, path, body)
+            except (ConnectionError, ssl.SSLError):
+                pass
+            except (OSError, http.client.HTTPException) as error:
+                raise BrainDownError(f"{type(error).__name__}: {error}") from error
+        try:
+            return self._on(self._connection(), method, path, body)
+        except (OSError, http.client.HTTPException) as error:
+            raise BrainDownError(f"{type(error).__name__}: {error}") from error
+
+    def _on(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
+    ) -> tuple[int, bytes]:
         try:
             connection.request(method, self._path + path, body, {"Authorization": f"Bearer {self._token}"})
             response = connection.getresponse()
-            return response.status, response.read(MOST)
-        except (OSError, http.client.HTTPException) as error:
-            raise BrainDownError(f"{type(error).__name__}: {error}") from error
-        finally:
+            answer = response.status, response.read(MOST)
+        except BaseException:
             connection.close()
+            raise
+        if response.isclosed() and not response.will_close:
+            self._kept = connection
+        else:
+            connection.close()
+        return answer
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._tls)
 
 
 def _quoted(job: str) -> str:

@@ -1,14 +1,15 @@
 """The life of one Brain process: open the database, listen, serve until told to go.
 
 A database that does not answer at the start is waited for: calls get 503 meanwhile, and trainers use their own rules.
+Another key or certificate in the files that it was given is used within a minute.
 """
 
 import asyncio
 import logging
 import signal
-import ssl
 from collections.abc import Callable
 
+from .credentials import Credentials
 from .database import Database, UnavailableError
 from .policy.settings import Settings
 from .server import Brain
@@ -17,15 +18,15 @@ from .store import Store
 log = logging.getLogger(__name__)
 
 RETRY = 1.0
+LOOK = 30.0
 
 
 async def serve(
     database: Database,
-    key: bytes,
+    credentials: Credentials,
     *,
     host: str,
     port: int,
-    tls: ssl.SSLContext | None = None,
     settings: Settings,
     ready: Callable[[str], None],
 ) -> None:
@@ -34,14 +35,16 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     store = Store(database)
-    runner = await Brain(store, key, settings=settings).serve(host, port, tls)
-    opening = asyncio.create_task(_open(store))
+    brain = Brain(store, credentials.key, settings=settings)
+    runner = await brain.serve(host, port, credentials.tls)
+    beside = [asyncio.create_task(_open(store)), asyncio.create_task(_follow(credentials, brain))]
     try:
         address = runner.addresses[0]
-        ready(f"{'https' if tls else 'http'}://{address[0]}:{address[1]}")
+        ready(f"{'https' if credentials.tls else 'http'}://{address[0]}:{address[1]}")
         await stop.wait()
     finally:
-        opening.cancel()
+        for task in beside:
+            task.cancel()
         await runner.cleanup()
         await store.close()
 
@@ -57,3 +60,10 @@ async def _open(store: Store) -> None:
         except UnavailableError as error:
             log.warning("the database does not answer: %s", error)
             await asyncio.sleep(RETRY)
+
+
+async def _follow(credentials: Credentials, brain: Brain) -> None:
+    while True:
+        await asyncio.sleep(LOOK)
+        if credentials.look():
+            brain.key = credentials.key

@@ -34,7 +34,7 @@ class Brain:
     def __init__(
         self, store: Store, key: bytes, *, settings: Settings = DEFAULTS, clock: Callable[[], float] = time.time
     ) -> None:
-        self._store, self._key, self._clock = store, key, clock
+        self._store, self.key, self._clock = store, key, clock
         self._advisor = Advisor(store, settings)
         self._document = msgspec.json.encode(document())
 
@@ -42,6 +42,7 @@ class Brain:
         app = web.Application(client_max_size=LIMIT, middlewares=[_answer_refusals])
         job = "/v1/jobs/{namespace}/{name}/{uid}"
         app.router.add_get("/healthz", self._health)
+        app.router.add_get("/readyz", self._ready)
         app.router.add_get("/openapi.json", self._openapi)
         app.router.add_post("/v1/plan", self._what_if)
         app.router.add_get("/v1/jobs", self._jobs)
@@ -65,7 +66,7 @@ class Brain:
         if scheme != "Bearer" or not token:
             raise _RefusedError(401, "unauthorized", "send Authorization: Bearer TOKEN; `edl brain token` makes one")
         try:
-            return subject_of(self._key, token, self._clock())
+            return subject_of(self.key, token, self._clock())
         except (TokenError, ValueError) as error:
             raise _RefusedError(401, "unauthorized", str(error)) from None
 
@@ -81,6 +82,11 @@ class Brain:
         return "/".join(parts[part] for part in ("namespace", "name", "uid") if part in parts)
 
     async def _health(self, request: web.Request) -> web.Response:
+        return _answer({"status": "ok"})
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        """Its database answers, too."""
+        await self._store.jobs(1)
         return _answer({"status": "ok"})
 
     async def _openapi(self, request: web.Request) -> web.Response:

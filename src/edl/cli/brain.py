@@ -30,9 +30,20 @@ PORT = 8500
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--listen", metavar="HOST:PORT", default=f"127.0.0.1:{PORT}", help="default %(default)s")
-    parser.add_argument("--database", metavar="URL", help="a path or postgresql://... (default $EDL_HOME/brain.db)")
-    parser.add_argument("--key", metavar="FILE", help="what tokens are made with (default $EDL_HOME/brain.key)")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default=f"127.0.0.1:{PORT}",
+        help="where it serves; no HOST: everywhere (%(default)s)",
+    )
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="a path or postgresql://... (default $EDL_BRAIN_DATABASE, else $EDL_HOME/brain.db)",
+    )
+    parser.add_argument(
+        "--key", metavar="FILE", help="what tokens are made with (default $EDL_BRAIN_KEY, else $EDL_HOME/brain.key)"
+    )
     parser.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
     parser.add_argument("--tls-key", metavar="FILE", help="and this key")
     parser.add_argument("--settings", metavar="FILE", help="JSON with thresholds of the policy that differ from ours")
@@ -64,26 +75,22 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    import ssl
-
+    from edl.brain.credentials import Credentials
     from edl.brain.database import connect
     from edl.brain.run import serve
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    host, _, port = options.listen.rpartition(":")
-    if not host or not port.isdecimal():
+    host, colon, port = options.listen.rpartition(":")
+    if not colon or not port.isdecimal():
         raise ValueError(f"--listen is {options.listen!r}, it must be HOST:PORT")
-    tls = None
-    if options.tls_cert:
-        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        tls.load_cert_chain(options.tls_cert, options.tls_key)
+    _key(options, create=True)
+    certificate, certificate_key = (Path(file) if file else None for file in (options.tls_cert, options.tls_key))
     asyncio.run(
         serve(
             connect(_database(options)),
-            _key(options, create=True),
-            host=host,
+            Credentials(_key_path(options), certificate, certificate_key),
+            host=host.strip("[]"),
             port=int(port),
-            tls=tls,
             settings=_settings(options),
             ready=lambda url: print(f"brain: {url}", flush=True),
         )
@@ -181,13 +188,18 @@ def _client(options: argparse.Namespace) -> "BrainClient":
 
 
 def _database(options: argparse.Namespace) -> str:
-    return options.database or str(home() / "brain.db")
+    return options.database or os.environ.get("EDL_BRAIN_DATABASE") or str(home() / "brain.db")
+
+
+def _key_path(options: argparse.Namespace) -> Path:
+    return Path(options.key or os.environ.get("EDL_BRAIN_KEY") or home() / "brain.key")
 
 
 def _key(options: argparse.Namespace, *, create: bool = False) -> bytes:
+    """Only a key whose place nobody chose is made."""
     from edl.brain.keys import key_at
 
-    return key_at(Path(options.key) if options.key else home() / "brain.key", create=create and not options.key)
+    return key_at(_key_path(options), create=create and _key_path(options) == home() / "brain.key")
 
 
 def _known() -> str:

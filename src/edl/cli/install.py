@@ -1,7 +1,8 @@
 """Print what a cluster needs to run EDL: `edl install | kubectl apply -f -`, or apply it: `edl install --apply`.
 
-Namespace, kinds, service account with its rights, Services, two operators and a webhook that checks jobs. Applied
-again, with another version or other options, it is an upgrade: running jobs keep running.
+Namespace, kinds, service account with its rights, Services, two operators, a Brain that advises EasyDL jobs, and a
+webhook that checks jobs. Applied again, with another version or other options, it is an upgrade: running jobs keep
+running.
 """
 
 import argparse
@@ -52,6 +53,19 @@ def _parts(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-crds", dest="crds", action="store_false", help="leave the kinds out")
     parser.add_argument("--no-webhook", dest="webhook", action="store_false", help="let jobs be stored unchecked")
+    parser.add_argument("--no-brain", dest="brain", action="store_false", help="install no Brain to advise EasyDL jobs")
+    parser.add_argument(
+        "--brain-storage",
+        metavar="QUANTITY",
+        default=_DEFAULT.brain_storage,
+        help="size of the claim that Brain's history lasts in; '': it goes with Brain's pod (%(default)s)",
+    )
+    parser.add_argument(
+        "--brain-database",
+        metavar="SECRET",
+        default="",
+        help="a Secret of the namespace whose `url` names a PostgreSQL, which keeps the history instead",
+    )
     parser.add_argument("--service-monitor", action="store_true", help="for Prometheus' operator")
     parser.add_argument("--dashboard", action="store_true", help="for Grafana's sidecar")
     parser.add_argument("--chart", metavar="DIR", help="write a Helm chart of the same content; options are its values")

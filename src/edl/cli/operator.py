@@ -65,7 +65,10 @@ def _service_arguments(parser: argparse.ArgumentParser) -> None:
         help="our address, to which the leader points the Service ($POD_IP)",
     )
     parser.add_argument("--no-service", action="store_true", help="serve no job service")
-    parser.add_argument("--brain-url", metavar="URL", help="where trainers of EasyDL jobs find Brain")
+    parser.add_argument(
+        "--brain", action="store_true", help="trainers of EasyDL jobs find Brain beside the operator (`edl install`)"
+    )
+    parser.add_argument("--brain-url", metavar="URL", help="they find it here instead")
     parser.add_argument("--brain-key", metavar="FILE", help="the key that Brain's tokens are made with")
     parser.add_argument("--brain-ca", metavar="FILE", help="who signed its certificate, if nobody public did")
     parser.add_argument(
@@ -115,6 +118,7 @@ def settings_of(options: argparse.Namespace) -> "OperatorSettings":
         service=None if options.no_service else service,
         webhook=_address(options.webhook, "--webhook") if options.webhook else None,
         brain=_brain(options),
+        own_brain=options.brain,
         register_crds=not options.no_crds,
     )
 
@@ -127,6 +131,8 @@ def _brain(options: argparse.Namespace) -> "BrainSettings | None":
 
     if not options.brain_url:
         return None
+    if options.brain:
+        raise ValueError("--brain-url names another Brain than --brain, which is the one beside the operator: give one")
     if not options.brain_key:
         raise ValueError("--brain-url needs --brain-key: the key that Brain checks its callers' tokens with")
     try:

@@ -1,8 +1,8 @@
 """The Helm chart, made of the very objects that `edl install` prints: they are built once with marks in the place of
 the choices, and the marks become expressions. So the two cannot drift apart.
 
-CRDs are templates that stay when the release goes (Helm never upgrades what is in a `crds` directory). The namespace is
-left out when the release itself lives in it, because Helm has made it then.
+CRDs are templates that stay when the release goes (Helm never upgrades what is in a `crds` directory), and so does what
+Brain has learned. The namespace is left out when the release itself lives in it, because Helm has made it then.
 """
 
 import json
@@ -10,10 +10,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from edl import __version__
 from edl.install.choices import Choices
 from edl.install.manifests import Manifest, manifests
 from edl.install.text import yaml_text
+from edl.operator.settings import BRAIN
 
 _COUNT = 987654321  # stands for `replicas`, the one choice that is a number
 _OPTIONS = {
@@ -37,16 +40,35 @@ COMMENTS = {
     "create_namespace": "Create the namespace, with Pod Security set to restricted.",
     "crds": "Install and upgrade the kinds. They stay when the release goes.",
     "webhook": "Check jobs before they are stored.",
+    "brain": "Brain, which advises EasyDL jobs, beside the operators.",
+    "brain_storage": "The claim that its history lasts in, of the default class; '' : it goes with the pod.",
+    "brain_database": "A Secret of the namespace whose url names a PostgreSQL that keeps the history instead.",
     "service_monitor": "For Prometheus' operator.",
     "dashboard": "For Grafana's sidecar.",
 }
+_CLAIMED = "and .Values.brainStorage (not .Values.brainDatabase)"
+_KEPT = ("CustomResourceDefinition", "PersistentVolumeClaim")
 _GUARDS = {
+    f"Service {BRAIN}": ".Values.brain",
+    f"Deployment {BRAIN}": ".Values.brain",
+    "PersistentVolumeClaim": f"and .Values.brain {_CLAIMED.removeprefix('and ')}",
     "Namespace": "and .Values.createNamespace (ne .Release.Namespace .Values.namespace)",
     "CustomResourceDefinition": ".Values.crds",
     "ValidatingWebhookConfiguration": ".Values.webhook",
     "ServiceMonitor": ".Values.serviceMonitor",
     "ConfigMap": ".Values.dashboard",
 }
+# Lines that are there by choice, when they are, and what is in their place if not.
+_CHOSEN = (
+    (r" *imagePullSecrets:\n *- name: '@pullSecret@'\n", ".Values.pullSecret", ""),
+    (r" *- --brain\n", ".Values.brain", ""),
+    (r" *- name: EDL_BRAIN_DATABASE\n(?:.*\n){4}", ".Values.brainDatabase", ""),
+    (
+        r"( *)emptyDir: \{\}\n",
+        f"not ({_CLAIMED})",
+        rf"\1persistentVolumeClaim:\n\1  claimName: {BRAIN}\n",
+    ),
+)
 _NOTES = """EDL is in namespace {{ .Values.namespace }}:
   kubectl -n {{ .Values.namespace }} get pods
   kubectl get trainingjobs -A
@@ -67,11 +89,17 @@ def write_chart(directory: Path) -> None:
 def chart() -> dict[str, str]:
     """The text of every file, by its path in the chart."""
     files = {"Chart.yaml": _about(), "values.yaml": _values(), "values.schema.json": _schema()}
-    for body in manifests(_marked()):
+    for body in _objects():
         metadata = body["metadata"]
         name = f"templates/{body['kind'].lower()}-{metadata['name']}.yaml".replace(f"-{_mark('namespace')}", "")
         files[name] = _template(body)
     return files | {"templates/NOTES.txt": _NOTES}
+
+
+def _objects() -> list[Manifest]:
+    """Of all choices at once. A database and a claim exclude each other: the claim is of those without a database."""
+    claimed = manifests(msgspec.structs.replace(_marked(), brain_database=""))
+    return [*manifests(_marked()), *(body for body in claimed if body["kind"] == "PersistentVolumeClaim")]
 
 
 def value_name(field: str) -> str:
@@ -96,17 +124,20 @@ def _defaults() -> dict[str, Any]:
 
 
 def _template(body: Manifest) -> str:
-    if body["kind"] == "CustomResourceDefinition":
+    if body["kind"] in _KEPT:
         body = {**body, "metadata": {**body["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
     text = yaml_text([body]).removeprefix("---\n").replace("{{", '{{ "{{" }}')
-    text = _expressions(_secret_if_any(text))
-    guard = _GUARDS.get(body["kind"])
+    text = _expressions(_by_choice(text))
+    guard = _GUARDS.get(f"{body['kind']} {body['metadata']['name']}") or _GUARDS.get(body["kind"])
     return f"{{{{- if {guard} }}}}\n{text}{{{{- end }}}}\n" if guard else text
 
 
-def _secret_if_any(text: str) -> str:
-    lines = re.compile(rf"^ *imagePullSecrets:\n *- name: '{_mark('pull_secret')}'\n", re.MULTILINE)
-    return lines.sub(lambda found: f"{{{{- if .Values.pullSecret }}}}\n{found[0]}{{{{- end }}}}\n", text)
+def _by_choice(text: str) -> str:
+    for lines, condition, otherwise in _CHOSEN:
+        other = f"{{{{- else }}}}\n{otherwise}" if otherwise else ""
+        chosen = rf"{{{{- if {condition} }}}}\n\g<0>{other}{{{{- end }}}}\n"
+        text = re.sub(f"^{lines}", chosen, text, flags=re.MULTILINE)
+    return text
 
 
 def _expressions(text: str) -> str:

@@ -12,7 +12,8 @@ from edl.scheduler.settings import parse_load
 NAME = "edl-operator"  # of everything that has no reason to be called otherwise
 PART_OF = {"app.kubernetes.io/part-of": "edl"}
 SELECTOR = {"app.kubernetes.io/name": NAME}
-LABELS = {**SELECTOR, "app.kubernetes.io/version": __version__, **PART_OF}
+VERSION = {"app.kubernetes.io/version": __version__}
+LABELS = {**SELECTOR, **VERSION, **PART_OF}
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +34,11 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     create_namespace: bool = True
     crds: bool = True
     webhook: bool = True
+    brain: bool = True
+    brain_storage: str = "1Gi"
+    """A claim for its history; '': the history goes with the pod."""
+    brain_database: str = ""
+    """A Secret whose `url` names a PostgreSQL that keeps the history instead."""
     service_monitor: bool = False
     dashboard: bool = False
 
@@ -44,11 +50,12 @@ def problems(choices: Choices) -> list[str]:
         found.append(f"--namespace {choices.namespace}: {problem}")
     if not choices.image:
         found.append("--image: wants the name of EDL's image")
-    for option, text in (("cpu", choices.cpu), ("memory", choices.memory), ("memory-limit", choices.memory_limit)):
+    for option in ("cpu", "memory", "memory_limit", "brain_storage"):
         try:
-            nano(text)
+            if option != "brain_storage" or choices.brain_storage:
+                nano(getattr(choices, option))
         except ValueError as error:
-            found.append(f"--{option}: {error}")
+            found.append(f"--{option.replace('_', '-')}: {error}")
     try:
         parse_load(choices.max_load)
     except ValueError as error:

@@ -11,6 +11,13 @@ from edl.operator.settings import SERVICE_PORT
 
 PROBE_PORT = 8080
 WEBHOOK_PORT = 9443
+USER = 65532  # of the image
+RESTRICTED: dict[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+TMP: dict[str, Any] = {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}
 
 
 def deployment(choices: Choices) -> dict[str, Any]:
@@ -39,16 +46,19 @@ def disruption_budget(choices: Choices) -> dict[str, Any]:
 
 
 def _pod(choices: Choices) -> dict[str, Any]:
-    secrets = {"imagePullSecrets": [{"name": choices.pull_secret}]} if choices.pull_secret else {}
     return {
         "serviceAccountName": NAME,
         "automountServiceAccountToken": True,
-        **secrets,
+        **pull_secrets(choices),
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [_apart()]}},
         "containers": [_container(choices)],
-        "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}],
+        "volumes": [TMP],
     }
+
+
+def pull_secrets(choices: Choices) -> dict[str, Any]:
+    return {"imagePullSecrets": [{"name": choices.pull_secret}]} if choices.pull_secret else {}
 
 
 def _apart() -> dict[str, Any]:
@@ -81,11 +91,7 @@ def _container(choices: Choices) -> dict[str, Any]:
             "requests": {"cpu": choices.cpu, "memory": choices.memory},
             "limits": {"memory": choices.memory_limit},
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": RESTRICTED,
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
 
@@ -105,6 +111,7 @@ def arguments(choices: Choices) -> list[str]:
         f"--probes=:{PROBE_PORT}",
         f"--webhook=:{WEBHOOK_PORT}",
         "--no-crds",
+        *(["--brain"] if choices.brain else []),
     ]
 
 

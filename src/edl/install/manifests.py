@@ -3,6 +3,7 @@
 from typing import Any
 
 from edl.api.crds import crds
+from edl.install.brain import brain_objects
 from edl.install.choices import LABELS, PART_OF, SELECTOR, Choices
 from edl.install.deployment import deployment, disruption_budget
 from edl.install.monitoring import dashboard, service_monitor
@@ -23,6 +24,7 @@ def manifests(choices: Choices) -> list[Manifest]:
         job_service(choices),
         operator_service(choices),
         disruption_budget(choices),
+        *(brain_objects(choices) if choices.brain else []),
         deployment(choices),
         *([webhook(choices)] if choices.webhook else []),
         *([service_monitor(choices)] if choices.service_monitor else []),

@@ -1,7 +1,8 @@
 """Takes an installation away again, and nothing that is somebody else's.
 
 What `edl install` makes goes by name, and only if it bears our label; what operators leave behind (lease, key, the way
-to the leader) goes with it. The namespace goes last, and stays if there is anything in it that is not ours.
+to the leader, Brain's proof) goes with it; what Brain has learned goes with the kinds. The namespace goes last, and
+stays if there is anything left in it.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from edl.api.kinds import KINDS
-from edl.install.choices import PART_OF, SELECTOR, Choices
+from edl.install.choices import PART_OF, Choices
 from edl.install.manifests import Manifest, manifests
 from edl.install.places import resource_of
 from edl.kube.client import Client
@@ -18,7 +19,7 @@ from edl.kube.lease import LEASES
 from edl.kube.resource import Resource
 from edl.operator.resources import CRDS, JOBS, NAMESPACES, PODS, SECRETS, SERVICES, STATEFUL_SETS
 from edl.operator.resources import resource_of as job_resource_of
-from edl.operator.settings import LEASE, SECRET, SERVICE
+from edl.operator.settings import BRAIN, LEASE, SECRET, SERVICE
 
 WITHIN = 120.0
 
@@ -36,14 +37,19 @@ async def remove(client: Client, namespace: str, *, crds: bool, say: Callable[[s
     """Returns when everything is gone. With `crds` the kinds go too, and every job there is, wherever it is."""
     every = Choices(namespace=namespace, service_monitor=True, dashboard=True, crds=False, create_namespace=False)
     for body in reversed(manifests(every)):
+        if body["kind"] == _CLAIMS.kind and not crds:
+            continue
         await _remove(client, resource_of(body), body["metadata"]["name"], body["metadata"].get("namespace"), say)
         if body["kind"] == _DEPLOYMENTS.kind:
-            await _until_gone(client, namespace)
-    for resource, name in ((LEASES, LEASE), (SECRETS, SECRET), (_SLICES, SERVICE)):
+            await _until_gone(client, namespace, body["spec"]["selector"]["matchLabels"])
+    for resource, name in ((LEASES, LEASE), (SECRETS, SECRET), (SECRETS, BRAIN), (_SLICES, SERVICE)):
         await _remove(client, resource, name, namespace, say, ours=_made_by_operators)
     if crds:
         for kind in KINDS:
             await _remove(client, CRDS, kind.crd_name, None, say)
+    elif await _find(client, _CLAIMS, BRAIN, namespace) is not None:
+        say(f"PersistentVolumeClaim {BRAIN} stays with what Brain has learned, and with it Namespace {namespace}")
+        return
     await _remove_namespace(client, namespace, say)
 
 
@@ -86,10 +92,10 @@ async def _find(client: Client, resource: Resource, name: str, namespace: str | 
         raise
 
 
-async def _until_gone(client: Client, namespace: str) -> None:
+async def _until_gone(client: Client, namespace: str, labels: dict[str, str]) -> None:
     """Operators write a little until their very end, and need their rights for that."""
     async with asyncio.timeout(WITHIN):
-        while (await client.list(PODS, namespace=namespace, labels=dict(SELECTOR))).items:
+        while (await client.list(PODS, namespace=namespace, labels=labels)).items:
             await asyncio.sleep(0.2)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from edl.api.kinds import EASYDL_JOB, JOB_RESOURCE, PYTORCH_JOB, TRAINING_JOB
 from edl.install.choices import LABELS, NAME, Choices
-from edl.operator.settings import LEASE, SECRET, SERVICE, WEBHOOK
+from edl.operator.settings import BRAIN, LEASE, SECRET, SERVICE, WEBHOOK
 
 READ = ("list", "watch")
 _ADMISSION = "admissionregistration.k8s.io"
@@ -72,7 +72,7 @@ def own_rights() -> list[Right]:
     return [
         Right("coordination.k8s.io", ("leases",), ("create",), "to have one leader"),
         Right("coordination.k8s.io", ("leases",), ("get", "update", "watch"), "to lead and to wait for it", (LEASE,)),
-        Right("", ("secrets",), ("update",), "to renew its certificate", (SECRET,)),
+        Right("", ("secrets",), ("update",), "to renew its certificate and the Brain's", (SECRET, BRAIN)),
         Right("discovery.k8s.io", ("endpointslices",), ("create",), "to show the way to the leader"),
         Right("discovery.k8s.io", ("endpointslices",), ("get", "update"), "to show the way to the leader", (SERVICE,)),
     ]

@@ -27,6 +27,7 @@ from edl.kube.recorder import EventRecorder
 from edl.kube.transport import Transport
 from edl.operator.abilities import can_resize
 from edl.operator.book import JobBook
+from edl.operator.brain import keep_brain, own_brain
 from edl.operator.caches import Caches, job_of, job_of_pod
 from edl.operator.crds import check_version, register_crds
 from edl.operator.desk import OperatorDesk
@@ -107,7 +108,7 @@ class Operator:
         self.caches = Caches(client)
         self.book = JobBook(self.caches.jobs)
         self.grants = Grants()
-        self._leads, self._clock = leads, clock
+        self._leads, self._clock, self._client = leads, clock, client
         self._lease = Lease(client, name=LEASE, namespace=settings.namespace, identity=who, duration=settings.lease)
         self._writer = Client(Fence(transport, self._lease.check), budget=Budget(qps=QPS, burst=BURST))
         self._recorder = EventRecorder(client, controller="edl.dev/operator", instance=who, burst=EVENTS_AT_ONCE)
@@ -131,8 +132,9 @@ class Operator:
         if settings.service is not None:
             records = Records(self.caches, self.book, identity)
             gpu = settings.pods.installation.gpu
+            brain = own_brain(identity, settings.namespace) if settings.own_brain else settings.brain
             desk = self._desk = OperatorDesk(
-                self._writer, self.caches, self.book, gpu=gpu, brain=settings.brain, clock=self._clock
+                self._writer, self.caches, self.book, gpu=gpu, brain=brain, clock=self._clock
             )
             self.service = ServicePart(self._writer, records, identity, settings.service, tls=rotation.tls, desk=desk)
         if settings.webhook is not None:
@@ -151,6 +153,9 @@ class Operator:
                 await stack.enter_async_context(self.webhook.listening())
             manager = self._manager()
             await stack.enter_async_context(_beside(_stop_when(stop, manager)))
+            if self._rotation is not None and self.settings.own_brain:
+                kept = keep_brain(self._client, self._rotation.identity, self.settings.namespace)
+                await stack.enter_async_context(_beside(kept))
             if self._rotation is not None:
                 await stack.enter_async_context(_beside(_rotate(self._rotation, manager)))
             await manager.run()

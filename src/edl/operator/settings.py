@@ -14,6 +14,8 @@ LEASE = "edl-operator"
 SECRET = "edl-operator"
 SERVICE = "edl-job-service"
 SERVICE_PORT = 8443
+BRAIN = "edl-brain"  # its Deployment, Service, Secret and claim
+BRAIN_PORT = 8500
 WEBHOOK = "edl-operator"  # the Service by which API servers reach it, and its configuration
 
 
@@ -42,6 +44,7 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     """`probes`: where /healthz, /readyz and /metrics are served. `lease`: how long leadership outlives a silent leader.
 
     `service` None: pods are told of no job service. `webhook`: where API servers may have jobs checked, if anywhere.
+    `own_brain`: trainers are told of the Brain beside the operators, whose Secret operators make; else of `brain`.
     """
 
     namespace: str = NAMESPACE
@@ -58,6 +61,7 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     service: ServiceSettings | None = ServiceSettings()
     webhook: tuple[str, int] | None = None
     brain: BrainSettings | None = None
+    own_brain: bool = False
     register_crds: bool = True
 
     def who(self) -> str:

@@ -1,0 +1,94 @@
+"""The installation's own Brain: operators make the Secret by which it is known, and tell trainers where it is.
+
+Its key comes from the installation's, so that every operator can make tokens without reading anything, and its
+certificate from the authority that pods of jobs trust already. The Brain itself has no right in the cluster: it finds
+both in its pod, and a new certificate takes the old one's place there.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import logging
+import ssl
+from datetime import UTC, datetime
+
+from edl.api.core import Secret
+from edl.kube.certificates import Pair
+from edl.kube.client import Client
+from edl.kube.errors import ApiError, KubeError
+from edl.operator.identity import LIFETIME, RENEW_BEFORE, Identity
+from edl.operator.resources import SECRETS
+from edl.operator.settings import BRAIN, BRAIN_PORT, BrainSettings
+
+log = logging.getLogger(__name__)
+
+EVERY, AGAIN = 3600.0, 15.0
+
+
+def own_brain(identity: Identity, namespace: str) -> BrainSettings:
+    key = hmac.new(identity.key, b"brain", hashlib.sha256).hexdigest()
+    return BrainSettings(f"https://{BRAIN}.{namespace}.svc:{BRAIN_PORT}", key.encode(), identity.ca)
+
+
+async def keep_brain(client: Client, identity: Identity, namespace: str) -> None:
+    """For ever. Jobs do not need a Brain, so a failure is told and tried again."""
+    while True:
+        try:
+            await provide_brain(client, identity, namespace)
+            pause = EVERY
+        except KubeError as error:
+            log.warning("the Brain's Secret could not be looked after: %s", error)
+            pause = AGAIN
+        await asyncio.sleep(pause)
+
+
+async def provide_brain(client: Client, identity: Identity, namespace: str, *, now: datetime | None = None) -> bool:
+    """Whether it was written: it was not there, is not of this installation, or must be renewed."""
+    found = await _find(client, namespace)
+    if found is not None and _serves(found, identity, namespace, now or datetime.now(UTC)):
+        return False
+    metadata = {"name": BRAIN, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "edl"}}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
+    body["data"] = {name: base64.b64encode(value).decode() for name, value in _made(identity, namespace).items()}
+    try:
+        if found is None:
+            await client.create(SECRETS, body, namespace=namespace)
+        else:
+            metadata["resourceVersion"] = found.metadata.resource_version
+            await client.replace(SECRETS, BRAIN, body, namespace=namespace)
+    except ApiError as error:
+        if not (error.is_conflict or error.is_already_exists):
+            raise
+        return False  # another operator was faster, and writes the same
+    return True
+
+
+async def _find(client: Client, namespace: str) -> Secret | None:
+    try:
+        return await client.get(SECRETS, BRAIN, namespace=namespace, type=Secret)
+    except ApiError as error:
+        if error.is_not_found:
+            return None
+        raise
+
+
+def _names(namespace: str) -> list[str]:
+    return [f"{BRAIN}.{namespace}.svc", f"{BRAIN}.{namespace}", BRAIN, "localhost", "127.0.0.1"]
+
+
+def _made(identity: Identity, namespace: str) -> dict[str, bytes]:
+    pair = identity.authority.issue("edl brain", hosts=_names(namespace), lifetime=LIFETIME)
+    key = own_brain(identity, namespace).key
+    return {"key": key, "ca.crt": identity.ca.encode(), "tls.crt": pair.certificate, "tls.key": pair.key}
+
+
+def _serves(found: Secret, identity: Identity, namespace: str, now: datetime) -> bool:
+    try:
+        data = {name: base64.b64decode(value) for name, value in found.data.items()}
+        pair = Pair(data["tls.crt"], data["tls.key"])
+        pair.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        ours = (data["key"], data["ca.crt"]) == (own_brain(identity, namespace).key, identity.ca.encode())
+        return ours and set(_names(namespace)) <= pair.hosts and pair.ends - now > RENEW_BEFORE
+    except (KeyError, ValueError, ssl.SSLError):
+        return False

@@ -1,0 +1,59 @@
+"""Brain as `edl install` puts it on real nodes: it answers, and what it has learned outlives its pod."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edl.operator.settings import BRAIN, BRAIN_PORT, NAMESPACE
+from tests.kube.cluster.kubectl import Kubectl, eventually, existing_kubeconfig
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+SERVICE = f"https://{BRAIN}.{NAMESPACE}.svc:{BRAIN_PORT}"
+BEGIN = """
+import os
+from pathlib import Path
+from edl.brain.client import BrainClient
+from edl.brain.keys import key_at
+from edl.brain.messages import Beginning
+from edl.brain.policy.facts import Features
+from edl.brain.tokens import mint
+token = mint(key_at(Path(os.environ["EDL_BRAIN_KEY"])), "default/ctr")
+client = BrainClient(os.environ["EDL_BRAIN_URL"], token, ca=os.environ["EDL_BRAIN_CA"])
+client.begin("default/ctr/u", Beginning(Features()))
+"""
+
+
+@pytest.fixture
+def brain(installed: Kubectl, tmp_path: Path) -> Iterator[Kubectl]:
+    """kubectl in Brain's namespace. Our own cluster has no class of storage, so a volume is made by hand."""
+    inside, name = installed.within(NAMESPACE), f"edl-test-{os.getpid()}"
+    if existing_kubeconfig() is None:
+        tmp_path.chmod(0o777)
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": {"namespace": NAMESPACE, "name": BRAIN},
+            "hostPath": {"path": str(tmp_path)},
+        }
+        installed.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+    yield inside
+    if existing_kubeconfig() is None:
+        installed("delete", "pv", name, "--wait=false")
+
+
+def test_it_answers_and_remembers(brain: Kubectl) -> None:
+    def inside(*words: str, stdin: str = "") -> str:
+        return brain("exec", "-i", f"deploy/{BRAIN}", "--", *words, stdin=stdin)
+
+    brain("rollout", "status", f"deployment/{BRAIN}", "--timeout=90s", timeout=100)
+    plan = json.loads(inside("edl", "brain", "plan", "--url", SERVICE, "-f", "-", stdin='{"program": "python ctr.py"}'))
+    assert (plan["rule"], plan["roles"]["worker"]["replicas"]) == ("start-cold", 2)
+    inside("python", "-c", BEGIN)
+
+    (before,) = [pod["metadata"]["name"] for pod in brain.get("pods", "-l", f"app.kubernetes.io/name={BRAIN}")["items"]]
+    brain("delete", "pod", before)
+    brain("rollout", "status", f"deployment/{BRAIN}", "--timeout=90s", timeout=100)
+    assert "default/ctr" in eventually(lambda: inside("edl", "brain", "jobs"), within=30, what="the new pod answers")
