@@ -1,6 +1,5 @@
 """An EasyDL job that states no resources, trained to its end by EDL's own trainer, servers and workers."""
 
-import asyncio
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,6 +9,7 @@ import yaml
 
 from edl.operator.resources import JOB_RESOURCES, PODS
 from tests.stories.easydl import JOBS
+from tests.stories.easydl_planned import WORKER, Ledger
 from tests.stories.story import Story
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -65,31 +65,51 @@ async def test_a_job_without_resources_is_planned_trained_and_ended_by_its_train
     assert each_once(ledger)
 
 
-async def test_a_parameter_server_moves_with_its_shard_while_the_job_trains(story: Story, tmp_path: Path) -> None:
-    """By a plan made by hand, which the job's trainer leaves alone."""
-    ledger = tmp_path / "ledger"
-    job = manifest(story, ledger)
+async def test_parameter_servers_move_with_their_shards_and_all_may_be_lost(story: Story, tmp_path: Path) -> None:
+    """By a plan made by hand, which the job's trainer leaves alone. Every record counts into a parameter of its own."""
+    ledger, records, epochs = Ledger(tmp_path), 3000, 2
+    job = manifest(story, tmp_path / "ledger")
+    container = job["spec"]["worker"]["template"]["spec"]["containers"][0]
+    told = {"COUNT": 1, "RECORDS": records, "EPOCHS": epochs, "OWN": 0.2, "SHARED": 0, "FOLDER": tmp_path}
+    container["command"] = ["python", str(WORKER)]
+    container["env"] += [{"name": name, "value": str(value)} for name, value in told.items()]
     server = job["spec"]["parameterServer"]["template"]["spec"]["containers"][0]
     server["resources"] = {"requests": {"memory": "64Mi"}, "limits": {"memory": "256Mi"}}  # not to be resized in place
-    plan = yaml.safe_load((EXAMPLES / "easydl" / "resources.yaml").read_text())
-    for role in ("parameter_server", "worker"):
-        plan["spec"][role]["resource"] = {"cpu": "200m"}
-    del plan["spec"]["resource_updation"]
-    await story.create(JOB_RESOURCES, plan)
+    await story.create(JOB_RESOURCES, by_hand())
     await story.create(JOBS, job)
-    await story.until(lambda: acknowledged(ledger), "the job learns")
+    await story.until(lambda: trained(ledger, 5), "the job learns")
+
+    before = min(ledger.losses)
     updates = [{"name": f"ctr-ps-{index}", "resource": {"cpu": "250m"}} for index in (0, 1)]
     change = {"spec": {"resource_updation": updates}}
     await story.client.patch(JOB_RESOURCES, "ctr-by-hand", change, namespace=story.namespace)
     await story.until(lambda: moved(story), "both servers have moved")
+    count = len(ledger.losses)
+    await story.until(lambda: trained(ledger, count + 5), "the job goes on learning")
+    assert max(ledger.losses[count:]) < 1.3 * before, "nothing is forgotten when servers move"
+
+    for name in await story.pods("ps", "ctr"):
+        await story.delete(PODS, name, grace=0)
+    count = len(ledger.losses)
+    await story.until(lambda: trained(ledger, count + 5), "the job goes on without the servers that it had")
+    (tmp_path / "release").touch()
     status = await until_over(story)
     assert (status["phase"], status["reason"]) == ("Succeeded", "the trainer finished")
     assert status["replicaStatuses"]["ps"].get("failed", 0) == 0
+    ends = {(line["least"], line["most"]) for line in ledger.lines("end")}
+    assert ends == {(epochs, epochs)}, "a record was lost or counted twice"
 
 
-async def acknowledged(ledger: Path) -> bool:
-    found = await asyncio.to_thread(ledger.read_text) if await asyncio.to_thread(ledger.exists) else ""
-    return "acknowledged" in found
+def by_hand() -> dict[str, Any]:
+    plan: dict[str, Any] = yaml.safe_load((EXAMPLES / "easydl" / "resources.yaml").read_text())
+    for role in ("parameter_server", "worker"):
+        plan["spec"][role]["resource"] = {"cpu": "200m"}
+    del plan["spec"]["resource_updation"]
+    return plan
+
+
+async def trained(ledger: Ledger, count: int) -> bool:
+    return len(ledger.losses) >= count
 
 
 async def moved(story: Story) -> bool:
