@@ -46,6 +46,15 @@ def test_rows_are_made_when_they_are_asked_for_and_learn_by_themselves() -> None
         np.testing.assert_allclose(before - after, [[[2, 2], [1, 1]], [[2, 2], [1, 1]]], rtol=1e-5)
 
 
+def test_no_row_at_all_is_no_trouble() -> None:
+    """As for every server that none of a batch's rows belongs to."""
+    with Trainer(ALONE) as trainer:
+        model = trainer.parameters(sparse={"e": 3}, learning_rate=1.0)
+        assert model.pull_rows("e", []).shape == (0, 3)
+        for _ in trainer.tasks(chunks=1):
+            model.push(rows={"e": ([], [])})
+
+
 def test_every_task_is_acknowledged_once_and_parts_cover_the_data() -> None:
     news: list[Acknowledgement] = []
     seen: Counter[int] = Counter()

@@ -192,7 +192,7 @@ class Parameters:
             except RefusalError as refusal:
                 failure = refusal
                 continue
-            result[places] = np.frombuffer(client.take(size), np.float32).reshape(len(places), -1)
+            result[places] = np.frombuffer(client.take(size), np.float32).reshape(len(places), result.shape[1])
         if failure:
             raise failure
         return result
@@ -259,9 +259,9 @@ class Parameters:
     def _summed(self, table: str, ids: ArrayLike, grads: ArrayLike) -> tuple[Ids, Floats]:
         """One gradient per row, the sum of all that were given for it."""
         numbers = np.asarray(ids, np.int64).reshape(-1)
-        values = np.asarray(grads, np.float32).reshape(len(numbers), -1)
         width = self._width(table)
-        if len(numbers) and values.shape[1] != width:
+        values = np.asarray(grads, np.float32).reshape(len(numbers), -1 if len(numbers) else width)
+        if values.shape[1] != width:
             raise ValueError(f"rows of {table!r} have {width} columns, the gradients have {values.shape[1]}")
         distinct, places = np.unique(numbers, return_inverse=True)
         if len(distinct) == len(numbers):
