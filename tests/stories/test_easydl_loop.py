@@ -1,131 +1,133 @@
-"""EasyDL jobs that plan for themselves, on a whole cluster: the trainer alone at first, then what its plans ask for."""
+"""The closed loop, with everything as `edl up` has it: a job that says nothing of sizes is led to the best one, and the
+next job like it starts there."""
 
 import asyncio
-import json
-from collections import Counter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-import msgspec
-import psutil
 import pytest
 
 from edl.brain.client import BrainClient
-from edl.brain.messages import Beginning
-from edl.brain.policy.facts import Features
+from edl.brain.keys import key_at
+from edl.brain.messages import JobDetail
+from edl.brain.policy.facts import PlanRecord
 from edl.brain.tokens import mint
 from edl.cli.main import main
-from edl.embedded.brain import brain
+from edl.kube.client import Client
 from edl.operator.resources import JOB_RESOURCES
-from tests.stories.easydl import JOBS, EasydlStory
-from tests.stories.story import Data, Story
+from tests.stories.easydl import JOBS
+from tests.stories.easydl_planned import Ledger, known, planned_job
+from tests.stories.machine import Machine, machine, reach
+from tests.stories.test_kills import until
 
-ROOT = Path(__file__).parents[2]
-RECORDS, SHARD, EPOCHS = 4096, 64, 2
-EMBEDDED = pytest.mark.parametrize("story", ["embedded"], indirect=True)  # the roles' pods are tried on both elsewhere
-SHARDS = {(epoch, number) for epoch in range(EPOCHS) for number in range(RECORDS // SHARD)}
-
-
-def job(story: Story, folder: Path, **variables: str) -> Data:
-    """The example's job; its pods see the repository and one directory for checkpoints and the ledger."""
-    told = {"RECORDS": str(RECORDS), "SHARD": str(SHARD), "EPOCHS": str(EPOCHS), "LEDGER": str(folder / "ledger")}
-    told |= {"EDL_CHECKPOINT_DIR": str(folder), "EDL_USAGE_SECONDS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    told |= {"EDL_PLAN_SECONDS": "2", "EDL_TASK_LEASE": "4", "SECONDS_PER_SHARD": "0.3"} | variables
-    env = [{"name": name, "value": value} for name, value in told.items()]
-
-    def role(*command: str, **more: Any) -> Data:
-        container = {"name": "main", "image": story.backend.python, "command": list(command), "env": env}
-        return {"template": {"spec": {"containers": [container]}}, **more}
-
-    roles = {
-        "trainer": role("edl", "trainer", restartCount=10),
-        "parameterServer": role("edl", "pserver", restartCount=10),
-        "worker": role("python", str(ROOT / "examples" / "easydl" / "train.py"), restartCount=20),
-    }
-    metadata = {"name": "j", "namespace": story.namespace, "annotations": {"edl.dev/freezing-window": "0s"}}
-    return {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": metadata, "spec": roles}
+pytestmark = pytest.mark.timeout(400)
+UP = ["up", "--foreground", "--nodes", "2", "--cpu", "8", "--memory", "32Gi"]
+RECORDS = 20_000  # in shards of 10, of which six workers or more train 20 a second
+Data = dict[str, Any]
 
 
-def ledger(folder: Path, kind: str) -> list[Data]:
-    file = folder / "ledger"
-    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    return [line for line in lines if line["kind"] == kind]
+def workers(record: PlanRecord) -> int:
+    return record.plan.roles["worker"].replicas
 
 
-def check(folder: Path) -> None:
-    """The ledger, which is no part of the product, knows every shard of every epoch; and something was learned."""
-    trained = Counter((line["epoch"], line["shard"]) for line in ledger(folder, "trained") if not line["void"])
-    assert set(trained) == SHARDS
-    ends = ledger(folder, "end")
-    assert ends
-    assert ends[-1]["loss"] < ends[-1]["guess"]
+def throughputs(told: JobDetail, size: int) -> list[float]:
+    return [sample.throughput for sample in told.samples if sample.workers == size]
 
 
-async def plan(story: Story, generation: int = 1) -> Data | None:
-    found = await story.get(JOB_RESOURCES, "j")
-    return found if found and found["metadata"]["generation"] >= generation else None
+def rests_at_six(told: JobDetail) -> bool:
+    """So many samples were taken since the last plan without another one."""
+    since = [sample for sample in told.samples if sample.time > told.plans[-1].time]
+    return len(told.plans) >= 3 and len(since) >= 4 and 5 <= workers(told.plans[-1]) <= 7
 
 
-def kill(role: str, namespace: str) -> None:
-    """kill -9 of a process that a pod of this role runs, by the environment that it was given."""
-    for process in psutil.process_iter():
-        try:
-            told, command = process.environ(), process.cmdline()
-            ours = (told.get("EDL_ROLE"), told.get("EDL_JOB_NAMESPACE")) == (role, namespace)
-            if ours and any(word.endswith(("/edl", "/train.py")) for word in command):
-                process.kill()
-                return
-        except psutil.Error:
-            continue
-    raise AssertionError(f"no process of a {role} is there")
+class Loop:
+    def __init__(self, client: Client, home: Path) -> None:
+        self.client = client
+        self.brain = BrainClient((home / "brain.url").read_text(), mint(key_at(home / "brain.key"), "*"), timeout=30)
+
+    async def submit(self, name: str, folder: Path) -> None:
+        job = planned_job(folder, name, RECORDS=str(RECORDS))
+        await until(lambda: self.client.create(JOBS, job, namespace="default"), "the kind is served")
+
+    async def until_told(self, job: str, what: str, holds: Any) -> JobDetail:
+        """Brain knows this of the job, and of its first plan at least."""
+
+        async def look() -> JobDetail | None:
+            told = await asyncio.to_thread(known, self.brain, f"default/{job}")
+            return told if told is not None and told.plans and holds(told) else None
+
+        found: JobDetail = await until(look, f"{job}: {what}")
+        return found
+
+    async def until_over(self, job: str) -> None:
+        async def over() -> bool:
+            status: Data = (await self.client.get(JOBS, job, namespace="default")).get("status") or {}
+            assert status.get("phase") != "Failed", status
+            return status.get("phase") == "Succeeded"
+
+        await until(over, f"{job} succeeds")
 
 
-@EMBEDDED
-@pytest.mark.timeout(300)
-async def test_a_job_without_any_size_gets_one_grows_and_teaches_the_next(
-    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+async def said(made: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command of ours prints to a user of this cluster."""
+    monkeypatch.setenv("EDL_HOME", str(made.home))
+    capsys.readouterr()
+    assert await asyncio.to_thread(main, words) == 0
+    return capsys.readouterr().out
+
+
+async def test_a_job_that_saturates_at_six_is_led_there_and_the_next_one_starts_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tale = EasydlStory(story)
-    async with brain(tmp_path / "home") as known:
-        access = {"EDL_BRAIN_URL": known.url, "EDL_BRAIN_TOKEN": mint(known.key, f"{story.namespace}/*")}
-        await story.create(JOBS, job(story, tmp_path, **access))
-        first = await story.until(lambda: plan(story), "the trainer's first plan")
-        assert first["spec"]["worker"]["replicas"] == 2
-        assert first["metadata"]["ownerReferences"][0]["name"] == "j"
-        assert "no similar job" in first["metadata"]["annotations"]["edl.dev/plan-reason"]
-        second = await story.until(lambda: plan(story, 2), "its second plan")
-        assert second["spec"]["worker"]["replicas"] > 2
-        await tale.until_phase("Succeeded")
-        check(tmp_path)
-        client = BrainClient(known.url, mint(known.key, "*"), timeout=30)
-        detail = await asyncio.to_thread(client.job, f"{story.namespace}/j")
-        assert detail.job.outcome == "succeeded"
-        assert detail.plans
-        assert detail.job.features.program.endswith("train.py")
-        like = msgspec.structs.replace(detail.job.features, namespace="another")
-        answer = await asyncio.to_thread(client.what_if, Beginning(like))
-        assert answer.plan is not None
-        assert answer.plan.rule == "start-similar"
-        assert isinstance(like, Features)
-        monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
-        assert await asyncio.to_thread(main, ["brain", "show", f"{story.namespace}/j"]) == 0
-        assert "throughput by plan" in capsys.readouterr().out
+    async with machine(tmp_path, [("up", UP)], nodes=2) as made:
+        client = await reach(made, 2)
+        try:
+            best = await first_job(Loop(client, made.home), made_folder(tmp_path / "first"))
+            for words in (["describe", "first"], ["brain", "show", "default/first"]):
+                assert "throughput by plan" in await said(made, monkeypatch, capsys, *words)
+            assert "succeeded" in await said(made, monkeypatch, capsys, "brain", "jobs")
+            await second_job(Loop(client, made.home), made_folder(tmp_path / "second"), best)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{made.logs()}") from None
+        finally:
+            await client.close()
 
 
-@EMBEDDED
-@pytest.mark.timeout(300)
-async def test_kill_9_of_trainer_operator_server_and_worker_loses_no_record(story: Story, tmp_path: Path) -> None:
-    tale = EasydlStory(story)
-    await story.create(JOBS, job(story, tmp_path, SECONDS_PER_SHARD="0.15"))
-    for number, victim in enumerate(("worker", "trainer", "operator", "ps"), 1):
+def made_folder(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
-        async def enough(goal: int = number * len(SHARDS) // 6) -> bool:
-            return len(ledger(tmp_path, "trained")) >= goal
 
-        await story.until(enough, f"something to lose when the {victim} is killed")
-        if victim == "operator":
-            await story.backend.kill_operator()
-        else:
-            kill(victim, story.namespace)
-    await tale.until_phase("Succeeded")
-    check(tmp_path)
+async def first_job(loop: Loop, folder: Path) -> float:
+    """From a cold start; returns the best throughput that it ever had."""
+    await loop.submit("first", folder)
+    cold = await until(lambda: loop.client.get(JOB_RESOURCES, "first", namespace="default"), "the trainer's first plan")
+    assert cold["spec"]["worker"]["replicas"] == 2
+    assert "no similar job" in cold["metadata"]["annotations"]["edl.dev/plan-reason"]
+    assert cold["metadata"]["ownerReferences"][0]["name"] == "first"
+    told = await loop.until_told("first", "it rests with about six workers", rests_at_six)
+    assert len(told.plans) <= 10
+    assert {record.source for record in told.plans} == {"brain"}
+    verdicts = [record.verdict for record in told.plans]
+    assert (verdicts[0], "paid" in verdicts) == ("safety", True)
+    best = max(median(throughputs(told, size)) for size in {sample.workers for sample in told.samples})
+    (folder / "release").touch()
+    await loop.until_over("first")
+    trained = {line["shard"] for line in Ledger(folder).lines("trained") if not line["void"]}
+    assert trained == set(range(RECORDS // 10))
+    return best
+
+
+async def second_job(loop: Loop, folder: Path, best: float) -> None:
+    """From what the first one left alone: nothing was measured of this one when it began."""
+    await loop.submit("second", folder)
+
+    def measured(told: JobDetail) -> bool:
+        return len(throughputs(told, workers(told.plans[0]))) >= 2
+
+    told = await loop.until_told("second", "it is measured at the size that it began with", measured)
+    began = told.plans[0]
+    assert (began.plan.rule, began.source) == ("start-similar", "brain")
+    there = throughputs(told, workers(began))
+    assert max(there) >= 0.8 * best, f"{there} with {workers(began)} workers; the best is {best}"

@@ -35,7 +35,6 @@ class Cluster:
         self.service = Service()
         self.plan: dict[str, Any] = {}
         self.generation = 0
-        self.sizes: list[int] = []
         self.pods: dict[str, Pod] = {}  # by slot, the present one
         self.dead: list[dict[str, Any]] = []
         self.usage: dict[str, dict[str, Any]] = {}
@@ -78,7 +77,6 @@ class Cluster:
         with self._lock:
             if body is not None and body["spec"] != self.plan:
                 self.plan, self.generation = body["spec"], self.generation + 1
-                self.sizes.append(self.plan["worker"]["replicas"])
             granted = {role: self._wanted(role) for role in FIELDS}
             return {"name": "j" if self.plan else "", "generation": self.generation, "observed": self.generation,
                     "granted": granted, "updates": [], "changed": True}  # fmt: skip
@@ -228,19 +226,11 @@ class Cluster:
     def trainer_code(self, timeout: float = 120.0) -> int:
         return self._others["trainer"].wait(timeout)
 
-    def trainer_ended(self) -> bool:
-        return self._others["trainer"].poll() is not None
-
     def state(self) -> Any:
         """The trainer's own, as it is in the job service."""
         kept = next(iter(self.service.store.kept.values()), None)
         value = kept.state.values.get("trainer") if kept else None
         return msgspec.json.decode(value.data) if value else {}
-
-    def lines(self, kind: str) -> list[dict[str, Any]]:
-        file = self.folder / "ledger"
-        lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-        return [line for line in lines if line["kind"] == kind]
 
     def close(self) -> None:
         self._over.set()

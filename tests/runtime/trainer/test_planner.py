@@ -275,6 +275,19 @@ def test_a_brain_is_followed_told_everything_once_and_again_after_it_was_away() 
     assert brain.calls[-1][1].plans == made.state.plans[: len(brain.calls[-1][1].plans)]
 
 
+def test_a_token_that_has_expired_is_asked_for_anew(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    ground = FakeGround()
+    expired, fresh = FakeBrain(BrainRefusalError(401, "unauthorized", "the token has expired")), FakeBrain(None)
+    found = [expired, fresh]
+    training = FakeTraining(ground, law)
+    made = run(ground, training, Advisor(lambda: found.pop(0), "ns/j/u"), 1)  # type: ignore[arg-type,return-value]
+    assert "the Brain is not followed (401 unauthorized: the token has expired)" in caplog.text
+    assert "the Brain answers again" in caplog.text
+    assert [kind for kind, _ in fresh.calls] == ["plan"]
+    assert made.state.plans[0].source == "local"
+
+
 def test_a_judgement_is_kept_with_its_plan() -> None:
     ground, brain = FakeGround(), FakeBrain(Answer("fine", None, Judgement(1, 42.0, "paid")))
     training = FakeTraining(ground, law)
