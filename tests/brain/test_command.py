@@ -52,6 +52,8 @@ def url(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_it_is_asked_shown_and_remembers(url: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = (home / "brain.key").read_bytes()
     assert (home / "brain.key").stat().st_mode & 0o077 == 0
+    assert main(["brain", "jobs"]) == 0
+    assert capsys.readouterr().out == "no job has asked this Brain yet\n"
     client = BrainClient(url, mint(key, "*"), timeout=30)
     client.begin("ns/ctr/u", Beginning(FEATURES))
     record = PlanRecord(1, 5.0, Plan("start-cold", "small", roles(3, 1)), 0.0, 30.0, "safety")
@@ -80,6 +82,16 @@ def test_what_was_learned_is_read_from_the_database_where_no_brain_runs(
     assert not (home / "brain.db").exists(), "asking makes nothing"
 
 
+def test_a_slip_in_a_feature_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "features.json").write_text('{"programme": "python ctr.py"}')
+    assert main(["brain", "plan", "-f", str(home / "features.json")]) == 1
+    assert "'programme' is no feature; features are strategy, program, image" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["brain", "plan", "--help"])
+    told = capsys.readouterr().out
+    assert all(f"\n  {feature} " in told for feature in Features.__struct_fields__)
+
+
 def test_tokens_are_made_for_a_while_or_for_ever(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["brain", "token", "ns/*", "--for", "24h"]) == 0
     assert capsys.readouterr().out.startswith("edlb1.")
@@ -95,6 +107,9 @@ def test_tokens_are_made_for_a_while_or_for_ever(home: Path, capsys: pytest.Capt
         (["brain", "jobs", "--url", "http://127.0.0.1:1", "--token", "t"], "the Brain does not answer"),
         (["brain", "jobs", "--url", "ftp://x", "--token", "t"], "it must be http(s)://host:port"),
         (["brain", "token", "a", "--for", "soon"], "wants a duration"),
+        (["brain", "token", "a"], "subject is 'a', it must be namespace/name"),
+        (["brain", "jobs"], "no Brain was ever started here"),
+        (["brain", "show", "ctr", "--token", "t"], "'ctr' is no job: wants NAMESPACE/NAME"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(

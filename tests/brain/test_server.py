@@ -164,8 +164,9 @@ def test_subjects() -> None:
     assert subject_of(KEY, mint(KEY, "ns/j"), 0.0) == "ns/j"
     with pytest.raises(ValueError, match="16 or more"):
         read_key(b" short \n")
-    with pytest.raises(ValueError, match="subject is empty"):
-        mint(KEY, "")
+    for nobody in ("", "ns", "ns/j/u"):
+        with pytest.raises(ValueError, match=r"it must be namespace/name, namespace/\* or \*"):
+            mint(KEY, nobody)
 
 
 # Bad input.

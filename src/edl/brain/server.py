@@ -133,10 +133,13 @@ class Brain:
         return _answer([_line(row) for row in rows if opens(subject, row.job.rpartition("/")[0])])
 
     async def _detail(self, request: web.Request) -> web.Response:
-        job = await self._store.named(self._job(request))
+        asked = self._job(request)
+        job = await self._store.named(asked)
         story = await self._store.story(job) if job else None
         if story is None:
-            raise _RefusedError(404, "no-such-job", "no such job has begun here")
+            raise _RefusedError(
+                404, "no-such-job", f"no job {asked} has begun here; `edl brain jobs` lists those that have"
+            )
         return _answer(JobDetail(_line(story.job), story.plans, story.samples, story.incidents))
 
 

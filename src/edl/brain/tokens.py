@@ -20,8 +20,8 @@ class TokenError(Exception):
 def mint(key: bytes, subject: str, expires: float | None = None) -> str:
     if len(key) < LEAST_KEY:
         raise ValueError(f"the key has {len(key)} bytes, it must have {LEAST_KEY} or more")
-    if not subject:
-        raise ValueError("subject is empty, it must be namespace/name, namespace/* or *")
+    if subject != "*" and subject.count("/") != 1:
+        raise ValueError(f"subject is {subject!r}, it must be namespace/name, namespace/* or *")
     body = f"{PREFIX}.{_pack(subject.encode())}.{0 if expires is None else int(expires)}"
     return f"{body}.{_pack(_sign(key, body))}"
 

@@ -26,6 +26,20 @@ if TYPE_CHECKING:
     from edl.brain.policy.settings import Settings
 
 PORT = 8500
+FEATURES = """What a job with these features would get at its start, and why: from the Brain's past jobs, or small sizes
+that are safe if none is like it. No job is begun. All features may be left out:
+
+  strategy     "parameter_server" or "ring-allreduce"
+  program      the worker's command, as in "python train.py --fast"
+  image        of the worker
+  namespace    of the job
+  records      in one epoch of the data set
+  epochs       of the job
+  batch        records in a step of one worker
+  parameters   numbers in the model
+  gpu          devices that a worker asks for
+  evaluator    true if the job has one
+"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +62,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-key", metavar="FILE", help="and this key")
     parser.add_argument("--settings", metavar="FILE", help="JSON with thresholds of the policy that differ from ours")
     words = parser.add_subparsers(dest="word", metavar="WORD")
-    plan = words.add_parser("plan", help="what a job with these features would get at its start")
+    plan = words.add_parser(
+        "plan",
+        help="what a job with these features would get at its start",
+        description=FEATURES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     plan.add_argument("-f", "--file", metavar="FILE", required=True, help="features as JSON; - reads standard input")
     jobs = words.add_parser("jobs", help="jobs that the Brain knows")
     jobs.add_argument("--limit", type=int, default=100, help="default %(default)s")
@@ -110,6 +129,9 @@ def _plan(options: argparse.Namespace) -> int:
         features = msgspec.json.decode(text, type=Features)
     except msgspec.DecodeError as error:
         raise ValueError(f"{options.file}: {error}") from None
+    if unknown := set(msgspec.json.decode(text)) - set(Features.__struct_fields__):
+        known = ", ".join(Features.__struct_fields__)
+        raise ValueError(f"{options.file}: {sorted(unknown)[0]!r} is no feature; features are {known}")
     if options.url or os.environ.get("EDL_BRAIN_URL"):
         plan: Plan | None = _client(options).what_if(Beginning(features)).plan
     elif "://" in _database(options) or Path(_database(options)).exists():
@@ -147,6 +169,9 @@ def _jobs(options: argparse.Namespace) -> int:
         )
         for line in _client(options).jobs(options.limit)
     ]
+    if not rows:
+        print("no job has asked this Brain yet")
+        return 0
     print(table(("JOB", "STRATEGY", "OUTCOME", "AGE", "HEARD"), rows))
     return 0
 
@@ -160,6 +185,8 @@ def _age(moment: float, now: float) -> str:
 def _show(options: argparse.Namespace) -> int:
     from .plan_history import history
 
+    if options.job.count("/") not in (1, 2):
+        raise ValueError(f"{options.job!r} is no job: wants NAMESPACE/NAME, as `edl brain jobs` shows them")
     detail = _client(options).job(options.job)
     features = detail.job.features
     print(f"Job:      {detail.job.job}\nStrategy: {features.strategy}\nProgram:  {features.program or '-'}")
@@ -183,7 +210,13 @@ def _client(options: argparse.Namespace) -> "BrainClient":
     from edl.brain.tokens import mint
 
     url = options.url or os.environ.get("EDL_BRAIN_URL") or _known()
-    token = options.token or os.environ.get("EDL_BRAIN_TOKEN") or mint(_key(options), "*", time.time() + 60)
+    token = options.token or os.environ.get("EDL_BRAIN_TOKEN")
+    if not token:
+        if not _key_path(options).exists():
+            raise ValueError(
+                f"no Brain was ever started here ({_key_path(options)} is missing): give --token, or --key"
+            )
+        token = mint(_key(options), "*", time.time() + 60)
     return BrainClient(url, token, ca=os.environ.get("EDL_BRAIN_CA", ""))
 
 
