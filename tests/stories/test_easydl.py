@@ -1,11 +1,13 @@
 """EasyDL jobs on real processes: the trainer first, pods by JobResource, updates that make before they break."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from edl.cli.main import main
 from edl.kube.errors import ApiError
 from edl.operator.resources import JOB_RESOURCES, PODS
 from tests.stories.easydl import JOBS, SLEEP, EasydlStory
@@ -227,3 +229,26 @@ async def test_suspending_frees_every_pod(story: Story) -> None:
     await tale.until_running(trainer=0)
     await story.client.patch(JOBS, "j", {"spec": {"suspend": False}}, namespace=story.namespace)
     await tale.until_running(ps=1, worker=2)
+
+
+async def test_the_command_line_knows_such_jobs(story: Story, capsys: pytest.CaptureFixture[str]) -> None:
+    tale = EasydlStory(story)
+
+    async def edl(*words: str, code: int = 0) -> str:
+        where = ["-n", story.namespace, "--kubeconfig", str(story.backend.kubeconfig)]
+        capsys.readouterr()
+        assert await asyncio.to_thread(main, [*words, *where]) == code
+        said = capsys.readouterr()
+        return " ".join((said.out + said.err).split())
+
+    await tale.submit()
+    await tale.plan(parameter_server=role(1), worker=role(2))
+    await tale.until_running(ps=1, worker=2)
+    assert "easydljob/j Running 2 2" in await edl("get")
+    told = await edl("describe", "j")
+    for words in ("it follows JobResource r", "j-worker-1", "worker 2 0 2", "Planned"):
+        assert words in told
+    assert "kubectl scale jobresource" in await edl("scale", "j", "1", code=1)
+    await edl("pause", "j")
+    await edl("delete", "j")
+    await story.until(lambda: _none(tale), "its pods are gone")
