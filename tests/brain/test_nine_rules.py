@@ -10,7 +10,8 @@ from bench.brain.replay import HOUR, Nine, Ours, replay
 
 from edl.brain.policy.facts import PodUse, Sample
 
-RECORDED = sorted((Path(__file__).parents[2] / "bench" / "brain" / "recorded").glob("*.json"))
+ROOT = Path(__file__).parents[2]
+RECORDED = sorted((ROOT / "bench" / "brain" / "recorded").glob("*.json"))
 
 
 def sample(workers: int, load: float, *, time: float = 0.0, rate: float = 10.0, servers: int = 1) -> Sample:
@@ -33,6 +34,13 @@ def test_they_answer_as_published() -> None:
     assert nine.optimize_job_worker_resource([sample(4, 0.4)], phase="sample", one_worker=1e5) == nine.Answer(8)
     assert nine.optimize_job_worker_resource([sample(4, 0.4)], phase="sample", one_worker=60) == nine.Answer(10)
     assert nine.optimize_job_worker_resource([sample(4, 0.1)], phase="stable", one_worker=1e5) == nine.Answer(8)
+
+
+def test_each_has_its_place_in_the_documentation() -> None:
+    names = [name for name in vars(nine) if name.startswith("optimize_job_")]
+    assert len(names) == 9
+    told = (ROOT / "docs" / "brain.md").read_text()
+    assert [name for name in names if f"`{name}`" not in told] == []
 
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)

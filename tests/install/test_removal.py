@@ -1,6 +1,8 @@
 """`edl install --apply` and `edl uninstall` on the embedded cluster: what comes, what goes, and what is not touched."""
 
 import asyncio
+import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 
 from edl.cli.main import main
 from edl.embedded.cluster import EmbeddedCluster, embedded_cluster
+from edl.embedded.server.direct import direct_transport
 from edl.install.choices import Choices
 from edl.install.manifests import manifests
 from edl.install.places import resource_of
@@ -16,6 +19,7 @@ from edl.install.removal import remove
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
 from edl.kube.lease import LEASES
+from edl.kube.transport import Request, Response, Transport
 from edl.operator.resources import CRDS, SECRETS, TRAINING_JOBS
 from edl.operator.settings import BRAIN, LEASE, NAMESPACE, SECRET
 
@@ -120,3 +124,37 @@ async def test_nothing_of_others_goes(cluster: EmbeddedCluster) -> None:
     assert await there(client, CRDS, "trainingjobs.paddlepaddle.org")
     assert f"Namespace {NAMESPACE} stays, for there is more in it: Secret somebody-elses" in said
     assert "CustomResourceDefinition trainingjobs.paddlepaddle.org is not EDL's and stays" in said
+
+
+class Claimed:
+    """A transport to a cluster that has Brain's claim, which the embedded API server does not know."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner, self.there = inner, True
+
+    async def request(self, request: Request) -> Response:
+        if not request.path.endswith(f"/persistentvolumeclaims/{BRAIN}") or not self.there:
+            return await self._inner.request(request)
+        self.there = request.method != "DELETE"
+        labels = {"app.kubernetes.io/part-of": "edl"}
+        return Response(200, json.dumps({"metadata": {"name": BRAIN, "uid": "u", "labels": labels}}).encode())
+
+    def stream(self, request: Request) -> contextlib.AbstractAsyncContextManager[Response]:
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def test_what_brain_learned_goes_with_the_kinds_alone(cluster: EmbeddedCluster) -> None:
+    await install(cluster.client)
+    claimed = Claimed(direct_transport(cluster.server.api))
+    client, said = Client(claimed), list[str]()
+    await remove(client, NAMESPACE, crds=False, say=said.append)
+    assert claimed.there
+    assert said[-1] == (
+        f"PersistentVolumeClaim {BRAIN} stays with what Brain has learned, and with it Namespace {NAMESPACE}"
+    )
+    await remove(client, NAMESPACE, crds=True, say=said.append)
+    assert not claimed.there
+    assert said[-1] == f"Namespace {NAMESPACE} removed"

@@ -10,7 +10,7 @@ import pytest
 from edl.operator.settings import BRAIN, BRAIN_PORT, NAMESPACE
 from tests.kube.cluster.kubectl import Kubectl, eventually, existing_kubeconfig
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(240), pytest.mark.xdist_group("cluster")]
 SERVICE = f"https://{BRAIN}.{NAMESPACE}.svc:{BRAIN_PORT}"
 BEGIN = """
 import os
