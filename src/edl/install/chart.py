@@ -72,6 +72,9 @@ _CHOSEN = (
 _NOTES = """EDL is in namespace {{ .Values.namespace }}:
   kubectl -n {{ .Values.namespace }} get pods
   kubectl get trainingjobs -A
+{{- if and .Values.brain .Values.brainStorage (not .Values.brainDatabase) }}
+Brain's history needs a default storage class. Is its pod pending? Have none kept: --set brainStorage=
+{{- end }}
 {{- if eq .Release.Namespace .Values.namespace }}
 This chart did not make the namespace, so hold its pods to the restricted level yourself:
   kubectl label namespace {{ .Values.namespace }} pod-security.kubernetes.io/enforce=restricted
