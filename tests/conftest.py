@@ -12,7 +12,7 @@ settings.register_profile("edl", deadline=None, suppress_health_check=[HealthChe
 settings.load_profile("edl")
 
 # One of each cluster per session, whichever tests ask for it.
-pytest_plugins = ["tests.kube.clusters", "tests.kube.installed"]
+pytest_plugins = ["tests.kube.workers", "tests.kube.clusters", "tests.kube.installed"]
 
 _skipped: list[str] = []
 

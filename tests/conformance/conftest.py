@@ -55,7 +55,10 @@ def real_kubeconfig() -> Iterator[Path]:
     cluster.stop()
 
 
-@pytest.fixture(scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.kube)])
+REAL = pytest.param("real", marks=[pytest.mark.kube, pytest.mark.xdist_group("conformance")])
+
+
+@pytest.fixture(scope="session", params=["embedded", REAL])
 def endpoint(request: pytest.FixtureRequest) -> Endpoint:
     given = os.environ.get("EDL_CONFORMANCE_SERVER")
     if given:

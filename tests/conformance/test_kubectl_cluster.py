@@ -17,8 +17,8 @@ import pytest
 
 from tests.conformance.kubectl import Kubectl, program
 from tests.conformance.samples import Object, made
-from tests.kube.cluster.cluster import Cluster, provide
-from tests.kube.cluster.tiny_image import TINY_IMAGE
+from tests.kube.cluster.kubectl import Kubectl as KubeTierKubectl
+from tests.kube.manifests import SHELL_IMAGE
 
 pytestmark = [
     pytest.mark.may_skip(
@@ -44,15 +44,15 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def real() -> Iterator[str]:
-    provide(nodes=True)
-    cluster = Cluster(f"kubectl-{os.getpid()}", nodes=2)
-    cluster.start()
-    yield str(cluster.kubeconfig)
-    cluster.stop()
+def real(request: pytest.FixtureRequest) -> str:
+    cluster: KubeTierKubectl = request.getfixturevalue("cluster")
+    return str(cluster.kubeconfig)
 
 
-@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.kube)])
+REAL = pytest.param("real", marks=[pytest.mark.kube, pytest.mark.xdist_group("cluster")])
+
+
+@pytest.fixture(scope="module", params=["embedded", REAL])
 def outside(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
     binary = program()
     if binary is None:
@@ -81,7 +81,7 @@ def eventually(condition: Callable[[], Any]) -> Any:
 def pod(name: str, script: str, **spec: Any) -> Object:
     container = {
         "name": "main",
-        "image": TINY_IMAGE,
+        "image": SHELL_IMAGE,
         "imagePullPolicy": "IfNotPresent",
         "command": ["sh", "-c", script],
     }
@@ -133,7 +133,7 @@ def test_logs(k: Kubectl) -> None:
 
 def test_logs_of_one_container_of_several(k: Kubectl) -> None:
     containers = [
-        {"name": name, "image": TINY_IMAGE, "command": ["sh", "-c", f"echo from {name}"]} for name in ("a", "b")
+        {"name": name, "image": SHELL_IMAGE, "command": ["sh", "-c", f"echo from {name}"]} for name in ("a", "b")
     ]
     finished(k, pod("p", "", containers=containers))
     assert k("logs", "p", "-c", "b").out == "from b\n"
@@ -245,7 +245,7 @@ def test_run_to_the_end(k: Kubectl) -> None:
     k(
         "run",
         "p",
-        f"--image={TINY_IMAGE}",
+        f"--image={SHELL_IMAGE}",
         "--image-pull-policy=IfNotPresent",
         "--restart=Never",
         "--",

@@ -1,8 +1,9 @@
-"""What was asked of the API servers of this session, by their audit logs."""
+"""What was asked of the API servers of this session, by the audit logs of those that run and of other workers."""
 
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.kube.cluster.cluster import clusters
@@ -19,9 +20,11 @@ class Asked(NamedTuple):
     verb: str
 
 
-def logs() -> Iterator[list[Manifest]]:
-    """What each API server of the session was asked, oldest first; a watch is there once its client has gone."""
-    for log in sorted(clusters().glob(f"test*-{os.getpid()}/audit.log")):
+def logs(kept: Path | None) -> Iterator[list[Manifest]]:
+    """What each API server of the session was asked, oldest first; a watch is there once its client has gone. `kept`
+    holds the logs of servers that have been stopped."""
+    stopped = sorted(kept.glob("*.audit.log")) if kept else []
+    for log in [*stopped, *sorted(clusters().glob(f"test*-{os.getpid()}/audit.log"))]:
         every = map(json.loads, log.read_text().splitlines())
         yield sorted((entry for entry in every if "objectRef" in entry), key=lambda entry: entry[_WHEN])
 

@@ -1,37 +1,52 @@
-"""The clusters of the kube tier, started when a test first asks and removed when the session ends, however it ends."""
+"""The clusters of the kube tier, started when a test first asks and removed when the session ends, however it ends.
+
+Each process that runs tests has its own (see `workers.py`).
+"""
 
 import atexit
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
+from edl.operator.settings import NAMESPACE
 from tests.kube.cluster.build import BuildError, build
 from tests.kube.cluster.buildah import ImageError
 from tests.kube.cluster.cluster import Cluster, provide
 from tests.kube.cluster.kubectl import Kubectl, KubectlError, eventually, existing_kubeconfig, kubectl_of
 from tests.kube.cluster.packages import MissingError, require_root
 from tests.kube.image import IMAGE, project_image
+from tests.kube.workers import interrupt, shared
 
 NODES = 2
+OPERATOR = f"system:serviceaccount:{NAMESPACE}:edl-operator"
 _numbers = itertools.count(1)
 _failure = pytest.StashKey[Exception]()
+# By the groups of tests which ask for their clusters only when they run.
+_ASKED_LATER = {"pods": ("image",), "stories": ("api",), "cluster": ("cluster",)}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On a cluster of the user's, tests that would break it are skipped, and may be."""
+    """On a cluster of the user's, tests that would break it are skipped, and may be; some skip themselves."""
     if existing_kubeconfig():
-        reason = "breaks the cluster it runs on, and this one is the user's"
+        reason = "breaks the cluster it runs on or counts its cores, and this one is the user's"
         for item in items:
             if "own_cluster" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.may_skip(reason))
                 item.add_marker(pytest.mark.skip(reason))
+            elif _group(item) == "pods":
+                item.add_marker(pytest.mark.may_skip(reason))
+
+
+def _group(item: pytest.Item) -> str:
+    mark = item.get_closest_marker("xdist_group")
+    return str(mark.args[0]) if mark else ""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -41,6 +56,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     ours = [item for item in session.items if item.get_closest_marker("kube")]
     wanted = {name for item in ours for name in getattr(item, "fixturenames", ())}
+    wanted |= {name for item in ours for name in _ASKED_LATER.get(_group(item), ())}
     if session.config.option.collectonly or not wanted & {"api", "cluster", "own_cluster", "image"}:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
@@ -67,21 +83,19 @@ def _provide(wanted: set[str]) -> None:
 def _running(request: pytest.FixtureRequest, *, nodes: int) -> Iterator[Cluster]:
     if failure := request.config.stash.get(_failure, None):
         raise failure
-    cluster = Cluster(f"test-{os.getpid()}" if nodes else f"test-api-{os.getpid()}", nodes=nodes)
+    name = f"test-{os.getpid()}" if nodes else f"test-api-{os.getpid()}"
+    cluster = Cluster(name, nodes=nodes, watched=[OPERATOR])
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     atexit.register(cluster.stop)
     try:
         cluster.start()
         yield cluster
+        if directory := shared(request.config):
+            shutil.copy(cluster.control_plane.audit_log, directory / f"{name}.audit.log")
     finally:
         cluster.stop()
         atexit.unregister(cluster.stop)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End as after Ctrl-C, which runs the finalizers."""
-    raise KeyboardInterrupt(f"signal {number}")
 
 
 @pytest.fixture(scope="session")

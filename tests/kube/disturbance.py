@@ -12,7 +12,7 @@ from tests.kube.cluster.cluster import Cluster
 from tests.kube.cluster.kubectl import Manifest
 from tests.kube.cluster.node import Node
 from tests.kube.cluster.packages import program
-from tests.kube.cluster.processes import Identity
+from tests.kube.cluster.processes import Identity, kill
 
 
 def node_of(cluster: Cluster, pod: Manifest) -> Node:
@@ -29,11 +29,24 @@ def process_in(cluster: Cluster, pod: Manifest, words: str) -> Identity:
 
 def _is_of(pid: int, uid: str, words: str) -> bool:
     try:
-        groups = Path(f"/proc/{pid}/cgroup").read_text()
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return f"pod{uid}" in groups and words in command
+    return f"pod{uid}" in _groups(pid) and words in command
+
+
+def kill_container(cluster: Cluster, pod: Manifest) -> None:
+    """kill -9 of all that runs in the pod's first container, from outside: its first process cannot do that itself."""
+    container = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
+    group = node_of(cluster, pod).cgroup
+    kill([one for one in cgroups.members(group) if container in _groups(one.pid)])
+
+
+def _groups(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cgroup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 @contextmanager

@@ -9,18 +9,10 @@ import pytest
 
 from edl.cli.main import main
 from edl.operator.settings import NAMESPACE
-from tests.kube.cluster.kubectl import Kubectl, Manifest, eventually
+from tests.kube.cluster.kubectl import Kubectl, Manifest, eventually, existing_kubeconfig
 
+LEASE = 6  # seconds; the shortest that two cores which run a whole cluster keep without fail
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fit_a_line" / "train.py"
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "last: looks back at what the other tests did to the clusters of the session")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)  # stable: the others stay as they are
 
 
 def edl(*words: str) -> str:
@@ -49,11 +41,12 @@ def uninstall(kubectl: Kubectl, *words: str) -> str:
 
 
 def leader(kubectl: Kubectl) -> str:
-    """The name of the pod that leads, if it is there."""
-    holder = kubectl.within(NAMESPACE)(
-        "get", "lease", "edl-operator", "--ignore-not-found", "-o", "jsonpath={.spec.holderIdentity}"
-    )
-    return next((name for name in operators(kubectl) if holder.startswith(f"{name}-")), "")
+    """The name of the pod that leads, if it is there. One call, for tests wait for it by asking again and again."""
+    found = kubectl.within(NAMESPACE).get("leases,pods")["items"]
+    leases = [one for one in found if one["kind"] == "Lease" and one["metadata"]["name"] == "edl-operator"]
+    holder = leases[0]["spec"].get("holderIdentity", "") if leases else ""
+    there = [one["metadata"]["name"] for one in found if "deletionTimestamp" not in one["metadata"]]
+    return next((name for name in there if holder.startswith(f"{name}-")), "")
 
 
 def operators(kubectl: Kubectl) -> dict[str, Manifest]:
@@ -62,14 +55,41 @@ def operators(kubectl: Kubectl) -> dict[str, Manifest]:
     return {pod["metadata"]["name"]: pod for pod in found if "deletionTimestamp" not in pod["metadata"]}
 
 
-@pytest.fixture(scope="module")
-def installed(cluster: Kubectl, image: str) -> Iterator[Kubectl]:
-    """kubectl of a cluster with two operators, which are removed after the module."""
-    try:
-        install(cluster, image)
-        yield cluster
-    finally:
-        uninstall(cluster, "--crds")
+class Installation:
+    """EDL on one cluster, as long as no test wants it gone: putting it there takes ten seconds, so tests share it."""
+
+    def __init__(self, kubectl: Kubectl, image: str) -> None:
+        self._kubectl, self._image = kubectl, image
+        self._words: tuple[str, ...] | None = None
+
+    def present(self, *words: str) -> None:
+        """With these options of `edl install` beside a short lease."""
+        if self._words not in (None, words):
+            self.absent()
+        if self._words is None:
+            install(self._kubectl, self._image, "--lease", str(LEASE), *words)
+            self._words = words
+
+    def absent(self) -> None:
+        """Also to be called when a test has changed what is installed."""
+        uninstall(self._kubectl, "--crds")
+        self._words = None
+
+
+@pytest.fixture(scope="session")
+def installation(cluster: Kubectl, image: str) -> Iterator[Installation]:
+    """For tests that install it themselves: they begin and end with its absence."""
+    made = Installation(cluster, image)
+    yield made
+    if existing_kubeconfig():  # our own goes as a whole
+        made.absent()
+
+
+@pytest.fixture
+def installed(cluster: Kubectl, installation: Installation) -> Kubectl:
+    """kubectl of a cluster with two operators."""
+    installation.present()
+    return cluster
 
 
 def training_job(

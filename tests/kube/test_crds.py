@@ -13,12 +13,17 @@ pytestmark = pytest.mark.kube
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
 
-@pytest.fixture
-def kinds(api: Kubectl, api_namespace: Kubectl) -> Kubectl:
-    """kubectl in a fresh namespace of an API server that knows our kinds."""
+@pytest.fixture(scope="module")
+def served(api: Kubectl) -> None:
+    """The API server knows our kinds."""
     api.apply(*crds())
     names = [f"crd/{each['metadata']['name']}" for each in crds()]
     api("wait", *names, "--for=condition=Established", "--timeout=30s")
+
+
+@pytest.fixture
+def kinds(served: None, api_namespace: Kubectl) -> Kubectl:
+    """kubectl in a fresh namespace of an API server that knows our kinds."""
     return api_namespace
 
 

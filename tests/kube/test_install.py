@@ -1,5 +1,6 @@
 """EDL installed as users install it, on real nodes: it trains, has no privilege, is upgraded under jobs, and goes."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from edl.operator.settings import NAMESPACE
 from tests.kube.cluster.kubectl import Kubectl, KubectlError, eventually
 from tests.kube.installed import (
+    Installation,
     apply,
     edl,
     install,
@@ -19,15 +21,26 @@ from tests.kube.installed import (
 )
 from tests.kube.manifests import pod
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(240), pytest.mark.xdist_group("cluster")]
 PREVIOUS = Path(__file__).with_name("previous_install.yaml")
 PASSING = ("events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io")
 
 
 @pytest.fixture(scope="module")
-def before(cluster: Kubectl) -> set[str]:
+def before(cluster: Kubectl, installation: Installation) -> set[str]:
     """What there was before EDL was."""
+    installation.absent()
     return everything(cluster)
+
+
+@pytest.fixture(scope="module")
+def installed(before: set[str], cluster: Kubectl, image: str, installation: Installation) -> Iterator[Kubectl]:
+    """As it is by default, for the tests of this module alone, which change and remove it."""
+    try:
+        install(cluster, image)
+        yield cluster
+    finally:
+        installation.absent()
 
 
 def test_a_job_trains_to_the_end(before: set[str], installed: Kubectl, namespace: Kubectl) -> None:

@@ -4,6 +4,8 @@ Runs last, so that the audit log holds what installed operators did in every sto
 the few that make them do everything.
 """
 
+from pathlib import Path
+
 import pytest
 
 from edl.install.rights import cluster_rights, own_rights
@@ -13,13 +15,14 @@ from edl.operator.settings import NAMESPACE
 from tests.kube.audit import Asked, asked, forbidden, logs
 from tests.kube.cluster.cluster import Cluster
 from tests.kube.cluster.kubectl import Kubectl, Manifest, eventually
-from tests.kube.installed import install, leader, training_job, uninstall, until_phase
+from tests.kube.clusters import OPERATOR
+from tests.kube.installed import Installation, leader, training_job, until_phase
 from tests.kube.manifests import SHELL_IMAGE
+from tests.kube.workers import shared, until_others_end
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(300), pytest.mark.last]
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(900), pytest.mark.last]
 WRITES = ("create", "update", "patch")
 BINDINGS = ("rolebindings", "clusterrolebindings", "roles", "clusterroles")
-USER = f"system:serviceaccount:{NAMESPACE}:edl-operator"
 
 LOST_ANSWER = "after a creation whose answer was lost, to see whose the object is"
 AGAIN = "an event that comes again is counted, and none comes again in so short a time"
@@ -34,7 +37,7 @@ UNUSED = {
     Asked("batch", "jobs", "get"): LOST_ANSWER,
     Asked("events.k8s.io", "events", "patch"): AGAIN,
     Asked("", "configmaps", "delete"): "a job that took the name of one whose remains were not collected yet",
-    Asked("", "secrets", "update"): "a certificate is renewed after months",
+    Asked("", "secrets", "update"): "a certificate is renewed after months, or in test_ha",
     Asked("", "pods/resize", "patch"): IN_PLACE,
     Asked("elastic.easydl.org", "jobresources", "get"): HANDED_IN,
     Asked("elastic.easydl.org", "jobresources", "create"): HANDED_IN,
@@ -53,15 +56,16 @@ def unused() -> dict[Asked, str]:
 
 
 def test_what_is_done_is_allowed_and_what_is_allowed_is_done(
-    own_cluster: Cluster, namespace: Kubectl, image: str
+    own_cluster: Cluster, namespace: Kubectl, installation: Installation, request: pytest.FixtureRequest
 ) -> None:
     kubectl = own_cluster.kubectl
-    install(kubectl, image)
+    installation.present("--no-brain")
     try:
         _tell_stories(kubectl, namespace)
     finally:
-        uninstall(kubectl)  # which ends the watches
-    done, denied = _looked_back()
+        installation.absent()  # which ends the watches
+    until_others_end(request.config, within=600)
+    done, denied = _looked_back(shared(request.config))
     print("\n".join(" ".join(one) for one in sorted(done)))
 
     assert denied == []
@@ -69,15 +73,15 @@ def test_what_is_done_is_allowed_and_what_is_allowed_is_done(
     assert sorted(set(unused()) - granted()) == [], "on the list, but not granted"
 
 
-def _looked_back() -> tuple[set[Asked], list[str]]:
+def _looked_back(kept: Path | None) -> tuple[set[Asked], list[str]]:
     """What operators did, and what they were denied while they had their rights: Helm takes these while they end."""
     done, denied = set(), []
-    for log in logs():
+    for log in logs(kept):
         bound = False
         for entry in log:
             if entry["objectRef"].get("name") == "edl-operator" and entry["objectRef"]["resource"] in BINDINGS:
                 bound = entry["verb"] in WRITES or (bound and entry["verb"] != "delete")
-            elif entry["user"]["username"] == USER:
+            elif entry["user"]["username"] == OPERATOR:
                 done.add(asked(entry))
                 if bound and forbidden(entry):
                     denied.append(f"{entry['verb']} {entry['requestURI']}")

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.kube.cluster import cgroups
 from tests.kube.cluster.cluster import Cluster, clear_leftovers, clusters
+from tests.kube.cluster.kubectl import eventually
 from tests.kube.manifests import pod
 
 pytestmark = pytest.mark.kube
@@ -31,6 +33,15 @@ import time, pytest
 
 def test_waits(api):
     print("started", flush=True)
+    time.sleep(600)
+"""
+
+SESSION_OF_TWO = """
+import os, pathlib, time, pytest
+
+@pytest.mark.parametrize("word", [pytest.param(w, marks=pytest.mark.xdist_group(w)) for w in ("a", "b")])
+def test_waits(api, word):
+    pathlib.Path({directory!r}, "started-" + word).touch()
     time.sleep(600)
 """
 
@@ -91,6 +102,20 @@ def test_what_a_killed_owner_left_is_cleared_and_nothing_else(own_cluster: Clust
     clear_leftovers()
     assert _traces(name) == []
     assert own_cluster.kubectl("get", "--raw=/readyz") == "ok"
+
+
+def test_an_interrupted_session_of_several_workers_cleans_up(tmp_path: Path, own_cluster: Cluster) -> None:
+    """Each has a cluster of its own."""
+    (tmp_path / "test_waits.py").write_text(SESSION_OF_TWO.format(directory=str(tmp_path)))
+    plugins = ["-p", "tests.kube.clusters", "-p", "tests.kube.workers"]
+    command = [*plugins, "-c", "/dev/null", "-n", "2", "--dist", "loadgroup", str(tmp_path)]
+    session = subprocess.Popen([sys.executable, "-m", "pytest", *command], cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+    eventually(lambda: len(list(tmp_path.glob("started-*"))) == 2, within=90, what="both have started")
+    names = [f"test-api-{child.pid}" for child in psutil.Process(session.pid).children()]
+    assert all(_traces(name) for name in names)
+    session.send_signal(signal.SIGTERM)
+    assert session.wait(timeout=90) != 0
+    assert [trace for name in names for trace in _traces(name)] == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

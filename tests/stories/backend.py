@@ -20,31 +20,44 @@ from edl.embedded.server.direct import direct_transport
 from edl.jobs.pods import PodSettings
 from edl.kube.budget import Budget
 from edl.kube.client import Client
-from edl.kube.errors import ApiError, ConnectionLostError
+from edl.kube.errors import ConnectionLostError
 from edl.kube.kubeconfig import from_kubeconfig
 from edl.kube.transport import HttpTransport, Request, Response, Transport
 from edl.operator.main import run_operator
-from edl.operator.resources import NODES
+from edl.operator.resources import NODES, PODS
 from edl.operator.settings import OperatorSettings, ServiceSettings
 from tests.kube.account import operator_kubeconfig
+from tests.stories.processes import kill_pod
 
 
 class Backend(Protocol):
-    """`shell` is an image whose containers have sh; `python` one that has Python and EDL as well."""
+    """`shell` is an image whose containers have sh; `python` one that has Python and EDL as well. Stories take place on
+    two nodes of four cores; `core` is what one of them is here, in thousandths of a CPU."""
 
     client: Client
     kubeconfig: Path
     shell: str
     python: str
 
+    @property
+    def core(self) -> int: ...
+
     async def kill_operator(self) -> None:
         """Gone as by kill -9, and another one started in its place."""
+        ...
+
+    async def kill_pod(self, namespace: str, name: str) -> None:
+        """kill -9 of all that runs in it."""
         ...
 
     async def add_node(self, name: str, cpu: str) -> None: ...
 
     async def lose_node(self, name: str) -> None:
         """The machine is gone, with everything on it; nobody tells the cluster."""
+        ...
+
+    async def forget_node(self, name: str) -> None:
+        """Tells the cluster that the machine will not come back."""
         ...
 
 
@@ -73,6 +86,7 @@ class ProcessBackend:
     """Pods are processes of this machine; images are names. `nodes` that are added are processes of their own."""
 
     shell = python = "any"
+    core = 1000
 
     def __init__(
         self,
@@ -131,21 +145,21 @@ class ProcessBackend:
             for name in list(self._nodes):
                 await self._end(name, Process.terminate)
 
-    # Nodes.
+    # Pods and nodes.
+
+    async def kill_pod(self, namespace: str, name: str) -> None:
+        pod = await self.client.get(PODS, name, namespace=namespace)
+        assert kill_pod(pod["metadata"]["labels"]["edl.dev/job-uid"], name), f"{name} has no process"
 
     async def add_node(self, name: str, cpu: str) -> None:
-        command = [sys.executable, "-m", "edl.cli.main", "node", "--kubeconfig", str(self.kubeconfig), "--name", name]
         process = self._nodes[name] = await asyncio.create_subprocess_exec(
-            *command,
-            "--cpu",
-            cpu,
-            "--memory",
-            "16Gi",
-            stdout=PIPE,
-            env={**caller(), "EDL_HOME": str(self._root / name)},
+            *node_command(self.kubeconfig, name, cpu), stdout=PIPE, env=node_environment(self._root / name)
         )
         assert process.stdout is not None
         assert b"is ready" in await process.stdout.readline()
+
+    async def forget_node(self, name: str) -> None:
+        await self.client.delete(NODES, name)
 
     async def lose_node(self, name: str) -> None:
         await self._end(name, Process.kill)
@@ -156,11 +170,15 @@ class ProcessBackend:
             how(process)
         await process.wait()
 
-    async def forget_nodes(self) -> None:
-        """A cluster that outlives the story should not go on waiting for nodes that do not."""
-        for node in (await self.client.list(NODES)).items:
-            with contextlib.suppress(ApiError):
-                await self.client.delete(NODES, node["metadata"]["name"])
+
+def node_command(kubeconfig: Path, name: str, cpu: str) -> list[str]:
+    """Says that it is ready on its standard output."""
+    command = [sys.executable, "-m", "edl.cli.main", "node", "--kubeconfig", str(kubeconfig)]
+    return [*command, "--name", name, "--cpu", cpu, "--memory", "16Gi"]
+
+
+def node_environment(home: Path) -> dict[str, str]:
+    return {**caller(), "EDL_HOME": str(home)}
 
 
 def caller() -> dict[str, str]:
@@ -194,20 +212,17 @@ async def embedded(
 
 
 @contextlib.asynccontextmanager
-async def kubernetes(kubeconfig: Path, root: Path, *, nodes: int = 2, cpu: str = "4") -> AsyncIterator[ProcessBackend]:
-    """A Kubernetes API server without nodes of its own, which ours join. The operator has the rights that it has when
-    it is installed, and no others."""
+async def kubernetes(kubeconfig: Path, root: Path) -> AsyncIterator[ProcessBackend]:
+    """A Kubernetes API server that only nodes of ours have joined. The operator has the rights that it has when it is
+    installed, and no others."""
     account = await asyncio.to_thread(operator_kubeconfig, kubeconfig, root / "operator.kubeconfig")
     client = Client(HttpTransport(from_kubeconfig([kubeconfig])), budget=Budget(qps=1000, burst=1000))
     backend = ProcessBackend(
         client, lambda: HttpTransport(from_kubeconfig([account])), kubeconfig, root, lease=6.0, installed=True
     )
     try:
-        for number in range(nodes):
-            await backend.add_node(f"node-{number}", cpu)
         await backend.start_operator()
         yield backend
     finally:
         await backend.stop()
-        await backend.forget_nodes()
         await client.close()

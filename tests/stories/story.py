@@ -47,7 +47,7 @@ class Story:
 
     async def submit(self, name: str = "j", *, script: str, **spec: Any) -> Data:
         """A TrainingJob whose trainers run this shell script."""
-        trainer = {"entrypoint": script, "min-instance": 1, "resources": {"requests": {"cpu": "500m"}}}
+        trainer = {"entrypoint": script, "min-instance": 1, "resources": {"requests": {"cpu": "100m"}}}
         trainer |= spec.pop("trainer", {})
         body = {"image": self.backend.shell, "fault_tolerant": True, "trainer": trainer} | spec
         manifest = {
@@ -58,11 +58,23 @@ class Story:
         }
         return await self.client.create(TRAINING_JOBS, manifest, namespace=self.namespace)
 
+    def cpu(self, cores: float) -> str:
+        """So many of the four cores that a node has in a story."""
+        return f"{round(cores * self.backend.core)}m"
+
+    def trainer(self, least: int, most: int, **more: Any) -> Data:
+        """Trainers of a core each."""
+        return {"min-instance": least, "max-instance": most, "resources": {"requests": {"cpu": self.cpu(1)}}} | more
+
     async def edit(self, change: Data, name: str = "j") -> None:
         await self.client.patch(TRAINING_JOBS, name, change, namespace=self.namespace)
 
     async def delete(self, resource: Resource, name: str, **how: Any) -> None:
         await self.client.delete(resource, name, namespace=self.namespace, **how)
+
+    async def kill(self, pod: str) -> None:
+        """kill -9 of all that runs in it."""
+        await self.backend.kill_pod(self.namespace, pod)
 
     async def create(self, resource: Resource, body: Data) -> Data:
         return await self.client.create(resource, body, namespace=self.namespace)

@@ -20,12 +20,16 @@ from edl.kube.client import Client
 from edl.kube.errors import KubeError
 from edl.operator.job_service.configmap import CONFIGMAPS
 from edl.operator.resources import PODS, TRAINING_JOBS
+from edl.operator.settings import NAMESPACE
 from edl.runtime.master.progress import decode
+from tests.kube.cluster.cluster import Cluster
+from tests.kube.installed import leader
 from tests.runtime import counting
 from tests.runtime.ledger import surviving
 from tests.stories.machine import machine, reach
 from tests.stories.processes import kill_pod
-from tests.stories.test_training import sample
+from tests.stories.story import Story
+from tests.stories.test_training import directory, sample, workspace
 
 PASSES, CHUNKS, STEPS = 10, 40, 2
 NAME = "paddlejob"
@@ -37,39 +41,34 @@ NODE = ["--cpu", "2", "--memory", "8Gi"]
 OPERATOR = ["--lease", "4", "--service", "127.0.0.1:0", "--service-url", "https://127.0.0.1:{port}"]
 
 
+# What the image of the sample would bring. The ledger is outside of the product, beside the data.
+SCRIPT = f"""
+import os, runpy
+data = os.environ["EDL_DATA_DIR"]
+os.environ.update(LEDGER=os.path.join(data, "ledger"), RELEASE=os.path.join(data, "release"))
+os.environ.update(CHUNKS="{CHUNKS}", STEPS="{STEPS}", SECONDS="0.5")
+runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "counting.py"), run_name="__main__")
+"""
+
+
 class Job:
     """The job under test: its ledger, and what a user sees of it."""
 
-    def __init__(self, client: Client, root: Path) -> None:
-        self.client, self._root = client, root
-        self.ledger, self._release = root / "ledger", root / "release"
+    def __init__(self, client: Client, root: Path, namespace: str = "default", image: str = "any") -> None:
+        self.client, self.namespace, self._image = client, namespace, image
+        self._files, self._data = workspace(root, SCRIPT, counting=Path(counting.__file__)), directory(root, "kept")
+        self.ledger, self._release = self._data / "ledger", self._data / "release"
         self.uid = ""
 
     async def submit(self) -> None:
-        manifest = sample("trainingjob.yaml", "default", self._workspace())
-        data = {"name": "data", "hostPath": {"path": str(self._root / "data"), "type": "DirectoryOrCreate"}}
-        manifest["spec"] |= {"fault_tolerant": True, "backoff_limit": 20, "volumes": [data]}
+        manifest = sample("trainingjob.yaml", self.namespace, self._image, self._files, self._data)
+        manifest["spec"] |= {"fault_tolerant": True, "backoff_limit": 20}
         made = await until(lambda: self._create(manifest), "the kind is served")
         self.uid = made["metadata"]["uid"]
 
-    def _workspace(self) -> Path:
-        """What the image of the sample would bring: `train.py`."""
-        variables = {
-            "LEDGER": str(self.ledger),
-            "RELEASE": str(self._release),
-            "CHUNKS": str(CHUNKS),
-            "STEPS": str(STEPS),
-            "SECONDS": "0.5",
-        }
-        workspace = self._root / "workspace"
-        workspace.mkdir()
-        run = f"runpy.run_path({counting.__file__!r}, run_name='__main__')"
-        (workspace / "train.py").write_text(f"import os, runpy\nos.environ.update({variables!r})\n{run}\n")
-        return workspace
-
     async def _create(self, manifest: Data) -> Data | None:
         try:
-            return await self.client.create(TRAINING_JOBS, manifest, namespace="default")
+            return await self.client.create(TRAINING_JOBS, manifest, namespace=self.namespace)
         except KubeError:
             return None
 
@@ -82,20 +81,30 @@ class Job:
         before = len(self.lines("acknowledged"))
         await until(lambda: _now(len(self.lines("acknowledged")) > before + 1), f"it goes on after {what}")
 
+    async def pod(self, role: str, rng: random.Random) -> Data:
+        """One that runs."""
+
+        async def look() -> Data | None:
+            labels = {"edl.dev/job": NAME, "edl.dev/role": role}
+            pods = (await self.client.list(PODS, namespace=self.namespace, labels=labels)).items
+            running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+            return rng.choice(running) if running else None
+
+        found: Data = await until(look, f"a {role} to kill")
+        return found
+
     async def kill(self, role: str, rng: random.Random) -> None:
         async def attempt() -> list[int]:
-            labels = {"edl.dev/job": NAME, "edl.dev/role": role}
-            pods = (await self.client.list(PODS, namespace="default", labels=labels)).items
-            return kill_pod(self.uid, rng.choice(pods)["metadata"]["name"]) if pods else []
+            return kill_pod(self.uid, (await self.pod(role, rng))["metadata"]["name"])
 
-        await until(attempt, f"a {role} to kill")
+        await until(attempt, f"a process of a {role} to kill")
 
     async def end(self) -> None:
         self._release.touch()
         await until(self._succeeded, "the job succeeds")
 
     async def _succeeded(self) -> bool:
-        status: Data = (await self.client.get(TRAINING_JOBS, NAME, namespace="default")).get("status") or {}
+        status: Data = (await self.client.get(TRAINING_JOBS, NAME, namespace=self.namespace)).get("status") or {}
         assert status.get("phase") != "failed", status
         return status.get("phase") == "succeeded"
 
@@ -103,8 +112,8 @@ class Job:
         tasks = {(number, chunk) for number in range(PASSES) for chunk in range(CHUNKS)}
         kept = surviving(self.lines("acknowledged"), await self._rollbacks())
         assert {task: count for task, count in kept.items() if count > 1} == {}, "done twice"
-        ended = {line["pid"] for line in self.lines("end")}
-        unwritten = {(line["pass"], line["chunk"]) for line in self.lines("trained") if line["pid"] not in ended}
+        ended = {_who(line) for line in self.lines("end")}
+        unwritten = {(line["pass"], line["chunk"]) for line in self.lines("trained") if _who(line) not in ended}
         assert tasks - set(kept) <= unwritten, "only one who was killed may have left a task unacknowledged"
         ends = self.lines("end")
         assert ends
@@ -113,9 +122,14 @@ class Job:
             assert line["rows"] == [PASSES] * CHUNKS
 
     async def _rollbacks(self) -> list[tuple[int, int]]:
-        found = (await self.client.list(CONFIGMAPS, namespace="default", labels={"edl.dev/job": NAME})).items
+        found = (await self.client.list(CONFIGMAPS, namespace=self.namespace, labels={"edl.dev/job": NAME})).items
         [queue] = [value for one in found for key, value in one["binaryData"].items() if key.endswith("queue")]
         return decode(base64.b64decode(queue)).rollbacks
+
+
+def _who(line: Data) -> tuple[str, int]:
+    """Containers number their processes each for itself."""
+    return line["pod"], line["pid"]
 
 
 async def _now(value: Any) -> Any:
@@ -165,6 +179,34 @@ async def test_any_one_process_may_be_killed(tmp_path: Path) -> None:
             raise AssertionError(f"{error}\n{made.logs()}") from None
         finally:
             await client.close()
+
+
+OF_THE_CLUSTER = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
+OF_NODES = ["node-1-kubelet", "node-2-containerd"]
+
+
+async def test_any_one_process_of_a_real_cluster_may_be_killed(
+    story_in_pods: Story, own_cluster: Cluster, tmp_path: Path
+) -> None:
+    """Its parts are the same and others: each is started again at once, as by an init system."""
+    rng, backend = random.Random(), story_in_pods.backend
+    job = Job(backend.client, tmp_path, story_in_pods.namespace, backend.python)
+    await job.submit()
+    await job.until_more("its submission")
+    victims = [*OF_THE_CLUSTER, *OF_NODES, "operator", "master", "pserver", "trainer"]
+    rng.shuffle(victims)
+    for victim in victims:
+        await asyncio.sleep(rng.uniform(0.0, 1.0))
+        if victim in ("master", "pserver", "trainer"):
+            await backend.kill_pod(job.namespace, (await job.pod(victim, rng))["metadata"]["name"])
+        elif victim == "operator":
+            old = await until(lambda: asyncio.to_thread(leader, own_cluster.kubectl), "an operator leads")
+            await backend.kill_pod(NAMESPACE, old)
+        else:
+            await asyncio.to_thread(own_cluster.processes.crash, victim)
+        await job.until_more(f"the kill of {victim}, of {victims}")
+    await job.end()
+    await job.check()
 
 
 async def test_all_of_it_may_be_killed_at_once(tmp_path: Path) -> None:

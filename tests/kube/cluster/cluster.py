@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -30,6 +30,8 @@ from tests.kube.cluster.teardown import remember_tunables, teardown
 from tests.kube.cluster.tiny_image import tiny_image
 
 _READY_TIMEOUT = 60.0
+_KEPT_LOGS = 8
+_MORE_NODES = 8  # that may join later; the API server reads who they are when it starts
 
 
 def clusters() -> Path:
@@ -54,6 +56,7 @@ class Cluster:
         nodes: int,
         controllers: bool = True,
         more_flags: Mapping[str, tuple[str, ...]] | None = None,
+        watched: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.directory = clusters() / name
@@ -66,6 +69,7 @@ class Cluster:
             namespace=self.network.control if nodes else None,
             controllers=controllers or nodes > 0,
             more_flags=more_flags or {},
+            watched=watched,
         )
         self.nodes = [self._node(index) for index in range(1, nodes + 1)]
 
@@ -107,7 +111,10 @@ class Cluster:
             (self.directory / "owner.json").write_text(json.dumps(owner and asdict(owner)))
 
     def _start(self) -> None:
-        self.control_plane.create_credentials([each.name for each in self.nodes])
+        more = range(len(self.nodes) + 1, len(self.nodes) + 1 + _MORE_NODES)
+        self.control_plane.create_credentials(
+            [each.name for each in self.nodes] + [self.network.node(index).name for index in more]
+        )
         if not self.nodes:
             self.control_plane.start()
             return
@@ -132,10 +139,24 @@ class Cluster:
         service = Dns(self.control_plane, self.processes)
         service.start(self.network.control)
         for each in self.nodes:
-            ready = partial(self._is_ready, each)
-            self._until(f"node {each.name} is not ready", f"{each.name}-kubelet", ready)
+            self._wait_node(each)
         self._until("namespace default has no service account", "kube-controller-manager", self._has_account)
         service.wait(self.network.control)
+
+    def _wait_node(self, each: Node) -> None:
+        ready = partial(self._is_ready, each)
+        self._until(f"node {each.name} is not ready", f"{each.name}-kubelet", ready)
+
+    def add_node(self) -> Node:
+        """Another machine joins, with no image but the tiny one; it is not among `nodes`, which are there for all."""
+        index = 1 + len(list((self.directory / "nodes").iterdir()))
+        each = self._node(index)
+        self.network.add(each.place, [self.network.node(other) for other in range(1, index)])
+        each.prepare()
+        self._load_tiny(each)
+        each.join()
+        self._wait_node(each)
+        return each
 
     def _until(self, complaint: str, process: str, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _READY_TIMEOUT
@@ -164,7 +185,7 @@ class Cluster:
                 loaded.result()
 
     def stop(self) -> None:
-        """Remove everything, uninterrupted, keeping the logs of the last cluster of this name's kind."""
+        """Remove everything, uninterrupted, but for the logs of the last few clusters."""
         held = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             self.control_plane.ports.release()
@@ -179,8 +200,9 @@ class Cluster:
     def _keep_logs(self) -> None:
         kept = cache_root() / "last-logs"
         if (self.directory / "logs").exists():
-            shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(self.directory / "logs", kept)
+            shutil.copytree(self.directory / "logs", kept / self.name, dirs_exist_ok=True)
+            for old in sorted(kept.iterdir(), key=lambda path: -path.lstat().st_mtime)[_KEPT_LOGS:]:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def clear_leftovers() -> None:

@@ -4,7 +4,7 @@ import http.client
 import ssl
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -23,19 +23,27 @@ SERVICE_NAMES = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "
 # Without nodes nobody connects to the advertised address, but the API server wants one that is not loopback.
 _NOWHERE = "192.0.2.1"
 _READY_TIMEOUT = 60.0
+_WRITES = ["create", "update", "patch", "delete", "deletecollection"]
 
-# Writes are kept with their bodies, so that tests can prove preconditions; secrets never are.
-AUDIT_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived", "ResponseStarted"],
-    "omitManagedFields": True,
-    "rules": [
-        {"level": "Metadata", "resources": [{"group": "", "resources": ["secrets", "serviceaccounts/token"]}]},
-        {"level": "Request", "verbs": ["create", "update", "patch", "delete", "deletecollection"]},
+
+def audit_policy(watched: Sequence[str]) -> dict[str, object]:
+    """Writes are kept with their bodies, so that tests can prove preconditions; those of secrets only where `watched`
+    users, who are under test, made them."""
+    private = {"group": "", "resources": ["secrets", "serviceaccounts/token"]}
+    rules: list[dict[str, object]] = [
+        {"level": "Metadata", "resources": [private]},
+        {"level": "Request", "verbs": _WRITES},
         {"level": "Metadata"},
-    ],
-}
+    ]
+    if watched:  # a rule without users is one for all of them
+        rules.insert(0, {"level": "Request", "verbs": _WRITES, "users": [*watched]})
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "omitManagedFields": True,
+        "rules": rules,
+    }
 
 
 class StartError(Exception):
@@ -53,6 +61,8 @@ class ControlPlane:
     controllers: bool = True
     more_flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By component, after our own: the later one counts."""
+    watched: Sequence[str] = ()
+    """Users whose writes of secrets are audited with their bodies."""
     ports: Ports = field(default_factory=Ports)
 
     def __post_init__(self) -> None:
@@ -86,7 +96,7 @@ class ControlPlane:
         names = [*SERVICE_NAMES, "localhost", "127.0.0.1", BRIDGE_ADDRESS, API_SERVICE_ADDRESS]
         self.credentials.create(server_names=names, nodes=nodes)
         self.credentials.kubeconfig(self.kubeconfig, user="admin", server=self.url)
-        (self.directory / "audit-policy.yaml").write_text(yaml.safe_dump(AUDIT_POLICY))
+        (self.directory / "audit-policy.yaml").write_text(yaml.safe_dump(audit_policy(self.watched)))
 
     def start(self) -> None:
         """Returns when the API answers; the controllers are on their way then."""

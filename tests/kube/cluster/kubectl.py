@@ -68,8 +68,9 @@ def existing_kubeconfig() -> Path | None:
     return Path(chosen) if chosen else None
 
 
-def eventually(holds: Callable[[], Any], *, within: float, what: str, pause: float = 0.1) -> Any:
-    """Wait until a condition is truthy and return its value; the complaint says what did not come about and why."""
+def eventually(holds: Callable[[], Any], *, within: float, what: str, pause: float = 0.25) -> Any:
+    """Wait until a condition is truthy and return its value; the complaint says what did not come about and why. Every
+    kubectl takes a tenth of a second of the processor, which the rest of the cluster needs too."""
     deadline = time.monotonic() + within
     reason: object = None
     while time.monotonic() < deadline:

@@ -62,11 +62,15 @@ class Network:
             "link set bridge up",
         ):
             _ip("-n", self.control.name, *command.split())
-        members = [self.node(index) for index in range(1, nodes + 1)]
-        for member in members:
-            self._join(member)
-        for member in members:
-            self._route(member, [other for other in members if other != member])
+        for index in range(1, nodes + 1):
+            self.add(self.node(index), [self.node(other) for other in range(1, index)])
+
+    def add(self, node: NodeNetwork, others: list[NodeNetwork]) -> None:
+        """Join a node to the bridge and to the others that are there."""
+        self._join(node)
+        _ip("-n", node.namespace.name, "route", "add", "default", "via", BRIDGE_ADDRESS)
+        for here, there in [(node, other) for other in others] + [(other, node) for other in others]:
+            _ip("-n", here.namespace.name, "route", "add", str(there.pods), "via", there.address)
 
     def _join(self, node: NodeNetwork) -> None:
         _ip("netns", "add", node.namespace.name)
@@ -78,11 +82,6 @@ class Network:
         with entered(node.namespace):
             Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
         _ip("-n", self.control.name, "route", "add", str(node.pods), "via", node.address)
-
-    def _route(self, node: NodeNetwork, others: list[NodeNetwork]) -> None:
-        _ip("-n", node.namespace.name, "route", "add", "default", "via", BRIDGE_ADDRESS)
-        for other in others:
-            _ip("-n", node.namespace.name, "route", "add", str(other.pods), "via", other.address)
 
     def set_link(self, node: NodeNetwork, *, up: bool) -> None:
         """Plug or unplug a node's cable, at the bridge's end, so that the node keeps its addresses and routes."""

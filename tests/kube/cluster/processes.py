@@ -68,11 +68,13 @@ class Processes:
         self._records = records
         self._logs = logs
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, tuple[list[str], Path | None]] = {}
 
     def start(self, name: str, argv: list[str], *, netns: Path | None = None) -> None:
         """Start a command, in a network namespace if one is given (`ip netns exec` would hide the cgroups)."""
         for directory in (self._records, self._logs):
             directory.mkdir(parents=True, exist_ok=True)
+        self._commands[name] = argv, netns
         prefix = ["nsenter", f"--net={netns}", "--"] if netns else []
         with self.log(name).open("ab") as log:
             child = subprocess.Popen(
@@ -81,6 +83,12 @@ class Processes:
         self._children[name] = child
         if identity := Identity.of(child.pid):
             self._record(name).write_text(json.dumps(asdict(identity)))
+
+    def crash(self, name: str) -> None:
+        """kill -9, and started again at once, as by an init system."""
+        argv, netns = self._commands[name]
+        self.kill(name)
+        self.start(name, argv, netns=netns)
 
     def recorded(self, name: str) -> Identity | None:
         try:

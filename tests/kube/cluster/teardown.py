@@ -34,8 +34,10 @@ _TUNABLES = tuple(
 
 
 def remember_tunables(directory: Path) -> None:
-    """Note what kubelet is about to change, to be put back by `teardown`."""
-    (directory / "tunables.json").write_text(json.dumps({str(path): path.read_text() for path in _TUNABLES}))
+    """Note what kubelet is about to change, to be put back by `teardown` of the last cluster that is there."""
+    before = [file.read_text() for file in directory.parent.glob("*/tunables.json")]
+    now = json.dumps({str(path): path.read_text() for path in _TUNABLES})
+    (directory / "tunables.json").write_text(before[0] if before else now)
 
 
 def teardown(name: str, directory: Path) -> None:
@@ -85,6 +87,10 @@ def _unescaped(field: str) -> str:
 
 def _restore_tunables(directory: Path) -> None:
     file = directory / "tunables.json"
-    if file.exists():
-        for path, value in json.loads(file.read_text()).items():
+    if not file.exists():
+        return
+    before = json.loads(file.read_text())
+    file.unlink()  # first, so that of two that end at the same time not each leaves it to the other
+    if not list(directory.parent.glob("*/tunables.json")):
+        for path, value in before.items():
             Path(path).write_text(value)

@@ -1,0 +1,33 @@
+"""`python -m tests.kube.prepare`: builds what the tier needs and says how far it is, before its tests begin.
+
+The first time that takes minutes; workers, of which there are several, would all wait for it and could show nothing.
+"""
+
+import sys
+
+from tests.kube.cluster.build import BuildError, build
+from tests.kube.cluster.buildah import ImageError
+from tests.kube.cluster.cluster import provide
+from tests.kube.cluster.kubectl import existing_kubeconfig
+from tests.kube.cluster.packages import MissingError, require_root
+from tests.kube.image import project_image
+
+
+def main() -> None:
+    """With a cluster of the user's, only an API server is ours: that of the conformance suite."""
+    if existing_kubeconfig():
+        provide(nodes=False)
+    else:
+        require_root()
+        provide(nodes=True)
+        project_image()
+    build("helm", "kwok")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (BuildError, ImageError, MissingError) as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("interrupted: the same command carries on from here")
