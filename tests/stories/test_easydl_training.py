@@ -65,6 +65,24 @@ async def test_a_job_without_resources_is_planned_trained_and_ended_by_its_train
     assert each_once(ledger)
 
 
+async def test_the_example_that_takes_its_records_in_shards(story: Story, tmp_path: Path) -> None:
+    """As it stands, but for where its script is, and that it writes down what it learned."""
+    job = yaml.safe_load((EXAMPLES / "easydl" / "job.yaml").read_text())
+    job["metadata"] |= {"namespace": story.namespace, "name": "ctr"}
+    worker = job["spec"]["worker"]["template"]["spec"]["containers"][0]
+    settings = {"RECORDS": 4096, "SHARD": 64, "LEDGER": tmp_path / "ledger"}
+    worker["env"] = [{"name": name, "value": str(value)} for name, value in settings.items()]
+    worker["command"] = ["python", str(EXAMPLES / "easydl" / "train.py")]
+    await story.create(JOBS, job)
+    status = await until_over(story)
+    assert (status["phase"], status["reason"]) == ("Succeeded", "the trainer finished")
+    ledger = Ledger(tmp_path)
+    trained = {(line["epoch"], line["shard"]) for line in ledger.lines("trained")}
+    assert trained == {(epoch, shard) for epoch in range(2) for shard in range(64)}
+    for end in ledger.lines("end"):
+        assert end["loss"] < 0.8 * end["guess"], "it has learned something"
+
+
 async def test_parameter_servers_move_with_their_shards_and_all_may_be_lost(story: Story, tmp_path: Path) -> None:
     """By a plan made by hand, which the job's trainer leaves alone. Every record counts into a parameter of its own."""
     ledger, records, epochs = Ledger(tmp_path), 3000, 2
