@@ -5,6 +5,7 @@ Another key or certificate in the files that it was given is used within a minut
 """
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Callable
@@ -50,11 +51,13 @@ async def serve(
 
 
 async def _open(store: Store) -> None:
-    """The tables are there from here on; the lessons are read before the first question, which is then quick."""
+    """The tables are there from here on; the lessons are read before the first question, which is then quick. They
+    stay, and no call shall wait until all of them were searched for garbage."""
     while True:
         try:
             await store.open()
             library = await store.learn()
+            gc.freeze()
             log.info("%d past jobs are known", len(library))
             return
         except UnavailableError as error:
