@@ -12,7 +12,7 @@ import msgspec
 from edl.brain.policy.facts import PodUse, Sample
 
 PERIOD, PAUSE = 30.0, 2.0
-JOBS = {"queue-6": (0.05, 0.01), "queue-12": (0.11, 0.01), "queue-3": (0.02, 0.01)}  # own seconds, shared seconds
+QUEUES = {"queue-6": (0.05, 0.01), "queue-12": (0.11, 0.01), "queue-3": (0.02, 0.01)}  # own seconds, shared seconds
 
 
 class Recording(msgspec.Struct):
@@ -45,8 +45,9 @@ def _work(
             done.value += 1
 
 
-def record(name: str, own: float, shared: float, stretch: float = 1.5, stretches: int = 4) -> Recording:
+def record_queue(name: str, stretch: float = 1.5, stretches: int = 4) -> Recording:
     """Real processes that each work for a while and then queue for one thing, at every size up to 16."""
+    own, shared = QUEUES[name]
     sizes: dict[int, list[tuple[float, float]]] = {}
     for size in range(1, 17):
         lock, stop = multiprocessing.Lock(), multiprocessing.Event()

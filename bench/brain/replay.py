@@ -80,17 +80,19 @@ class Nine:
         return answer.count
 
 
-def regrets(recordings: list[Recording], seeds: int) -> None:
-    print(f"regret over an hour against the best fixed size, mean of {seeds} replays")
+def regrets(which: str, recordings: list[Recording], seeds: int) -> None:
+    print(f"\nregret over an hour against the best fixed size, mean of {seeds} replays: {which}")
     print(f"{'job':12} {'best size':>9} {'Brain':>8} {'workers':>8} {'nine rules':>11} {'workers':>8}   recorded how")
+    means: list[tuple[float, float]] = []
     for recording in recordings:
         size, rate = recording.best()
         most, ideal = max(recording.sizes), rate * HOUR
         ours = [replay(recording, Ours(most), DEFAULTS.cold_workers, seed) for seed in range(seeds)]
         first = optimize_job_worker_create_resource([]).count or 1
         nine = [replay(recording, Nine(), first, seed) for seed in range(seeds)]
-        cells = [
-            f"{1 - mean(found for found, _ in each) / ideal:8.1%} {mean(used for _, used in each):8.1f}"
-            for each in (ours, nine)
-        ]
-        print(f"{recording.name:12} {size:9} {cells[0]} {cells[1]:>20}   {recording.how}")
+        lost = [1 - mean(found for found, _ in each) / ideal for each in (ours, nine)]
+        used = [mean(workers for _, workers in each) for each in (ours, nine)]
+        means.append((lost[0], lost[1]))
+        cells = f"{lost[0]:8.1%} {used[0]:8.1f} {lost[1]:11.1%} {used[1]:8.1f}"
+        print(f"{recording.name:12} {size:9} {cells}   {recording.how}")
+    print(f"{'mean':12} {'':9} {mean(ours for ours, _ in means):8.1%} {'':8} {mean(nine for _, nine in means):11.1%}")
