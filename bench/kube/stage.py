@@ -1,7 +1,8 @@
 """Where the comparison takes place: a real control plane of its own, with kwok nodes, new for every run.
 
 The limits that Kubernetes' own parts put on their calls by default are raised: at 50 bindings a second the scheduler
-would hide any difference between the operators.
+would hide any difference between the operators. The audit log counts calls: it leaves their bodies out, and is one file
+however long it grows.
 """
 
 import asyncio
@@ -23,6 +24,12 @@ from edl.kube.transport import HttpTransport
 from edl.operator.resources import NODES
 
 AGENT = "bench"
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata"}],
+}
 _FAST = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 FLAGS = {
     "kube-scheduler": _FAST,
@@ -51,7 +58,10 @@ class Stage:
 async def staged(directory: Path, *, nodes: int, resources: dict[str, str]) -> AsyncIterator[Stage]:
     """The cluster is removed when the block ends, however it ends."""
     provide(nodes=False)
-    cluster = Cluster(f"bench-{os.getpid()}", nodes=0, more_flags=FLAGS)
+    policy = directory / "audit.json"
+    policy.write_text(json.dumps(AUDIT))
+    audit = (f"--audit-policy-file={policy}", "--audit-log-maxsize=100000")
+    cluster = Cluster(f"bench-{os.getpid()}", nodes=0, more_flags={**FLAGS, "kube-apiserver": audit})
     cluster.start()
     try:
         client = client_of(cluster.kubeconfig)

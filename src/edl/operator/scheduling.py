@@ -17,6 +17,7 @@ from edl.api import timestamp
 from edl.api.core import Node, Pod
 from edl.api.problem import errors
 from edl.api.roles import Installation
+from edl.jobs.children import LABEL_UID
 from edl.jobs.grant import Grant
 from edl.jobs.phase import FINAL
 from edl.operator.book import Entry, JobBook
@@ -31,6 +32,7 @@ from edl.scheduler.objects import Invalid, Objects
 from edl.scheduler.plan import Decision, Plan, plan
 from edl.scheduler.settings import Settings
 from edl.scheduler.snapshot import SnapshotBuilder
+from edl.scheduler.where import planned_node
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +109,7 @@ class SchedulingLoop:
         return [
             *((informer, _job_matters) for informer in caches.jobs.values()),
             (caches.plans, _job_matters),
-            (caches.pods, _pod_matters),
+            (caches.pods, pod_matters),
             (caches.nodes, _node_matters),
             *((informer, _changed) for informer in caches.bounds),
         ]
@@ -269,16 +271,24 @@ def _finished(job: RawJob) -> bool:
     return isinstance(job.status, Mapping) and str(job.status.get("phase")).lower() in FINAL
 
 
-def _pod_matters(old: Pod | None, new: Pod | None) -> tuple[int, ...]:
-    if old is None or new is None:
+def pod_matters(old: Pod | None, new: Pod | None) -> tuple[int, ...]:
+    """That a plan is followed is no news to it: a pod that it wanted is there, and then on the node that it chose."""
+    if new is None:
         return (1,)
+    if old is None:
+        return () if _planned(new) and not new.spec.node_name else (1,)
     return (1,) if _weight(old) != _weight(new) else ()
+
+
+def _planned(pod: Pod) -> str:
+    """The node that the plan chose for a pod of ours."""
+    return planned_node(pod.spec) if LABEL_UID in pod.metadata.labels else ""
 
 
 def _weight(pod: Pod) -> tuple[object, ...]:
     scheduled = pod.status.condition("PodScheduled")
     return (
-        pod.spec.node_name,
+        pod.spec.node_name or _planned(pod),
         pod.finished,
         pod.status.nominated_node_name,
         pod.metadata.deletion_timestamp,
