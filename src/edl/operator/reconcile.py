@@ -239,7 +239,10 @@ class Reconciler:
         return None if soonest is None else max(0.0, soonest - self._clock())
 
     def _tell(self, raw: RawJob, events: tuple[JobEvent, ...]) -> None:
+        if not events:
+            return
         about = Reference.to(self._kind.resource, raw)
         for event in events:
             self._recorder.record(about, event.reason, event.message, kind=event.type, controller=self._kind.component)
-            log.info("%s/%s: %s: %s", about.namespace, about.name, event.reason, event.message)
+        words = "; ".join(f"{event.reason}: {event.message}" for event in events)
+        log.info("%s/%s: %s", about.namespace, about.name, words)
