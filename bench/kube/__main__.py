@@ -7,9 +7,11 @@ growth: what etcd grows by per task while fifty jobs use the job service.
 
 import argparse
 import asyncio
+import os
 import time
 
-from bench.kube.contenders import CONTENDERS, WORKERS, Contender
+from bench.kube.aims import SECONDS_OF_A_PLAN, compared
+from bench.kube.contenders import CONTENDERS, OURS, PEER, WORKERS, Contender
 from bench.kube.growth import measure_growth
 from bench.kube.plans import try_plans
 from bench.kube.startup import NODES, Result, measure
@@ -59,8 +61,10 @@ async def plans(count: int, seed: int) -> None:
     tally = await try_plans(count, seed)
     fates = ", ".join(f"{fate}: {number}" for fate, number in tally.fates.most_common())
     print(f"{tally.plans} random plans (seed {seed}) in {time.monotonic() - started:.0f} s: {fates}")
-    slowest = f"{tally.slowest:.1f} s"
-    print(f"  the longest that a pod was without a node before it was bound or withdrawn: {slowest}", flush=True)
+    print(
+        f"  the longest that a pod was without a node before it was bound or withdrawn: {tally.slowest:.1f} s", end=""
+    )
+    print(f" (aim: {SECONDS_OF_A_PLAN} s)", flush=True)
 
 
 async def growth() -> None:
@@ -72,12 +76,18 @@ async def growth() -> None:
 
 
 async def startup(contenders: list[Contender], sizes: list[int], calls: bool) -> None:
-    print(f"jobs of {WORKERS} pods on {NODES} kwok nodes; calls and objects without Events and leases")
+    print(f"jobs of {WORKERS} pods on {NODES} kwok nodes, all on {os.cpu_count()} cores", end="; ")
+    print("calls and objects without Events and leases")
     print(HEAD)
+    found: dict[str, list[Result]] = {}
     for contender in contenders:
         results = [await _measured(contender, size, calls) for size in sizes]
+        found.setdefault(contender.agent, []).extend(results)
         if len(results) > 1:
             _print_growth(results[0], results[-1])
+    print("aims:")
+    for line in compared(found.get(OURS, ()), found.get(PEER, ())):
+        print(f"  {line}", flush=True)
 
 
 async def _measured(contender: Contender, jobs: int, calls: bool) -> Result:

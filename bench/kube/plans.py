@@ -8,7 +8,7 @@ from tests.kube.cluster.cluster import Cluster, provide
 from tests.kube.cluster.kwok import kwok
 from tests.kube.plans import Tally, planning
 
-NODES, JOBS_AT_ONCE = 14, 20
+NODES, JOBS_AT_ONCE = 70, 100
 
 
 async def try_plans(count: int, seed: int) -> Tally:

@@ -1,0 +1,33 @@
+"""What the numbers should be, and whether they are: beside the peer's of the same run wherever it has one."""
+
+from collections.abc import Iterator, Sequence
+
+from bench.kube.startup import Result
+
+MEMORY_MB = 200
+MORE_CALLS = 3  # than objects made
+SECONDS_OF_A_PLAN = 30
+
+
+def compared(ours: Sequence[Result], peers: Sequence[Result]) -> Iterator[str]:
+    """A line for every aim of every result of ours; the peer's are found by the number of jobs."""
+    by_jobs = {one.jobs: one for one in peers}
+    for one in ours:
+        peer = by_jobs.get(one.jobs)
+        aims = [
+            *(_beside(one, peer) if peer is not None else ()),
+            _line(f"{one.memory_mb:.0f} MB at most", one.memory_mb <= MEMORY_MB, f"{MEMORY_MB} MB"),
+            _line(
+                f"{one.calls:.1f} calls a job", one.calls <= one.objects + MORE_CALLS, f"{one.objects + MORE_CALLS:.1f}"
+            ),
+        ]
+        yield f"{one.contender}, {one.jobs} jobs: {'; '.join(aims)}"
+
+
+def _beside(one: Result, peer: Result) -> Iterator[str]:
+    yield _line(f"running after {one.running:.1f} s", one.running <= peer.running, f"the peer's {peer.running:.1f}")
+    yield _line(f"{one.cpu_ms:.1f} ms of CPU a job", one.cpu_ms <= peer.cpu_ms, f"the peer's {peer.cpu_ms:.1f}")
+
+
+def _line(found: str, met: bool, aim: str) -> str:
+    return f"{found} {'within' if met else 'BEYOND'} {aim}"
