@@ -383,6 +383,16 @@ def test_an_allreduce_job_is_planned_without_servers_by_what_it_reports() -> Non
     assert (look.total, len(look.members), look.stopped) == (200.0, 3, False)
     training.reported("rubbish")
     assert training.look().stopped
+    pods = Pods(running={"worker": 4})
+    training.look()
+    now[0] = 15.0
+    training.reported({"throughput": 20.0, "age": 6.0})
+    assert training.look().stopped, "that was said of three workers"
+    training.reported({"throughput": 26.0, "age": 1.0})
+    now[0] = 16.0
+    assert (training.look().total, training.look().stopped) == (226.0, False)
+    training.reported({"throughput": 26.0, "age": 61.0})
+    assert training.look().stopped, "that was said long ago"
     assert (training.remaining(), training.records(), training.pause()) == (0.0, 0, 0.0)
     ground = FakeGround()
     ground.told = {"spec": {"distributionStrategy": "ring-allreduce"}}

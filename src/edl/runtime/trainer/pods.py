@@ -9,7 +9,7 @@ from edl.brain.policy.facts import OOM, Incident, PodUse
 from edl.brain.policy.units import EVALUATOR, SERVER, WORKER
 
 ROLES = (WORKER, SERVER, EVALUATOR)
-FRESH = 60.0  # seconds after which a pod's word about its usage is no longer believed
+FRESH = 60.0  # seconds after which a word about usage or pace is no longer believed
 
 
 class Pods(msgspec.Struct, frozen=True):

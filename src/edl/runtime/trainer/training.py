@@ -7,7 +7,7 @@ from edl.brain.policy.units import WORKER
 
 from ..master.board import Board
 from .meter import Look
-from .pods import Pods
+from .pods import FRESH, Pods
 
 
 class BoardTraining:
@@ -16,6 +16,7 @@ class BoardTraining:
     def __init__(self, board: Board, pods: Callable[[], Pods], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._board, self._pods, self._clock = board, pods, clock
         self._trained, self._rate, self._at = 0.0, 0.0, clock()
+        self._running, self._changed = 0, self._at  # workers, and since when there are so many
         self._done_before = board.queue.pass_index * board.queue.chunks + board.queue.done.count
 
     def look(self) -> Look:
@@ -26,13 +27,19 @@ class BoardTraining:
         now = self._clock()
         self._trained, self._at = self._trained + self._rate * (now - self._at), now
         running = self._pods().running.get(WORKER, 0)
+        if running != self._running:  # what was reported before is about another number of them
+            self._running, self._changed, self._rate = running, now, 0.0
         return Look(self._trained, frozenset(range(running)), self._rate <= 0)
 
     def reported(self, progress: object) -> None:
-        """The job's own word, for jobs whose tasks are not with us."""
-        rate = progress.get("throughput") if isinstance(progress, dict) else None
+        """The job's own word, for jobs whose tasks are not with us; believed while it is about the present workers."""
+        told = progress if isinstance(progress, dict) else {}
+        rate, age = told.get("throughput"), told.get("age", 0.0)
         self.look()
-        self._rate = max(0.0, float(rate)) if isinstance(rate, int | float) else 0.0
+        if not isinstance(rate, int | float) or not isinstance(age, int | float):
+            rate, age = 0.0, 0.0
+        fresh = age <= FRESH and self._clock() - age >= self._changed
+        self._rate = max(0.0, float(rate)) if fresh else 0.0
 
     def remaining(self) -> float:
         """Samples still to train, from what a task has taken so far; 0 while nobody can say."""
