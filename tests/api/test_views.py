@@ -167,6 +167,7 @@ def test_an_easydl_job_is_its_trainer_until_a_plan_comes() -> None:
     found = seen(EASYDL_JOB, installation=Installation(image="edl:test"))
     assert (found.min, found.max, counts(found, 1)) == (1, 1, {"trainer": 1})
     assert container(found, "trainer") == {"name": "trainer", "image": "edl:test", "command": ["edl", "trainer"]}
+    assert found.lead.template["spec"]["automountServiceAccountToken"] is False, "it has no business with the API"
 
 
 def test_the_trainer_comes_first_even_if_its_plan_is_there_already() -> None:

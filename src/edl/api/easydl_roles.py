@@ -37,8 +37,9 @@ class EasydlRoles(msgspec.Struct, frozen=True):
 
     def _trainer(self, sizes: tuple[int, int], *, lead: bool) -> Role:
         own = {"name": TRAINER, "image": self.installation.image, "command": ["edl", "trainer"]}
+        ours = {"spec": {"automountServiceAccountToken": False, "containers": [own]}}  # it has no business with the API
         spec = self.job.spec.trainer
-        template = whole_template((spec and spec.template) or {"spec": {"containers": [own]}})
+        template = whole_template((spec and spec.template) or ours)
         return Role(name=TRAINER, min=1, max=1, sizes=sizes, lead=lead, template=template)
 
     def _workers(self, sizes: tuple[int, int]) -> Role | None:
