@@ -100,6 +100,18 @@ def test_a_failing_sidecar_or_init_container_is_named_when_the_role_itself_is_we
 
 
 @pytest.mark.parametrize(
+    ("sidecar", "lingers"), [({"running": {}}, True), ({"waiting": {}}, True), ({"terminated": {"exitCode": 0}}, False)]
+)
+def test_a_pod_whose_role_has_ended_lingers_while_others_run_in_it(sidecar: dict[str, Any], lingers: bool) -> None:
+    """kubelet tells of the ends of containers a second before it tells of the pod's."""
+    statuses = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}, {"name": "sidecar", "state": sidecar}]
+    labels = {"name": "j-trainer-0", "labels": {"edl.dev/index": "0"}}
+    seen = observe_pod(pod(metadata=labels, phase="Running", containerStatuses=statuses), "j", "trainer", NOW)
+    assert seen is not None
+    assert (seen.state, seen.lingers) == ("succeeded", lingers)
+
+
+@pytest.mark.parametrize(
     ("name", "label", "found"),
     [
         ("j-trainer-2", "2", (2, 0)),

@@ -109,15 +109,18 @@ def observe_pod(pod: Pod, job: str, role: str, now: float, *, alone: bool = Fals
 
 
 def _of_its_role(pod: Pod, seen: SlotPod) -> SlotPod:
-    """Pods of slots are never restarted in place: when container 0 has ended, so has the role, whatever else runs."""
+    """Pods of slots are never restarted in place: when container 0 has ended, so has the role, whatever else runs. If
+    nothing else does, kubelet is about to say that the pod has ended, which then stays for its log."""
     own = _container(pod)
     ended = own.state.terminated if own is not None else None
     if ended is None:
         return seen
     state: State = "failed" if ended.exit_code else "succeeded"
+    over = [status for status in pod.status.container_statuses if status.state.terminated is not None]
+    lingers = len(over) < len(pod.spec.containers)
     reason = "" if ended.reason in ("Error", "Completed") else ended.reason
     message = ended.message[-MESSAGE_LENGTH:].strip()
-    return replace(seen, state=state, lingers=True, exit_code=ended.exit_code, reason=reason, message=message)
+    return replace(seen, state=state, lingers=lingers, exit_code=ended.exit_code, reason=reason, message=message)
 
 
 def read(pod: Pod, now: float, *, index: int = -1, attempt: int = 0) -> SlotPod:
