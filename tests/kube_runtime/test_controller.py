@@ -61,6 +61,31 @@ async def test_every_object_and_every_change_is_reconciled() -> None:
 
 
 @virtual
+async def test_news_that_may_wait_is_looked_at_together_and_other_news_at_once() -> None:
+    api, reconcile = FakeApi(), Reconciler()
+    informer = informer_of(api)
+    source = Source(informer, delay=lambda old, new: 0.0 if old is None or new is None else 1.0)
+    controller = Controller("things", [source], reconcile)
+    async with running(informer, controller):
+        loop = asyncio.get_running_loop()
+        api.put("things", "a")
+        await until(lambda: reconcile.count("a") == 1)
+        began = loop.time()
+        for value in range(5):
+            api.put("things", "a", value=value)
+            await asyncio.sleep(0.1)
+        await until(lambda: reconcile.count("a") == 2)
+        assert 1.0 <= loop.time() - began < 1.2
+        api.put("things", "a", value=5)
+        await asyncio.sleep(0.1)
+        api.remove("things", "a")
+        await until(lambda: reconcile.count("a") == 3)
+        assert loop.time() - began < 1.5
+        await asyncio.sleep(3.0)
+        assert reconcile.count("a") == 3, "what came at once has taken along what waited"
+
+
+@virtual
 async def test_a_child_wakes_its_owner_the_old_one_too() -> None:
     api, reconcile = FakeApi(), Reconciler()
     first = {"apiVersion": "test.dev/v1", "kind": "Thing", "name": "first", "uid": "1", "controller": True}

@@ -53,10 +53,11 @@ def _group(api_version: str) -> str:
 
 
 class Source(msgspec.Struct, Generic[T], frozen=True):
-    """Changes that `informer` sees concern what `keys(old, new)` names."""
+    """Changes that `informer` sees concern what `keys(old, new)` names, and may wait `delay(old, new)` s for more."""
 
     informer: Informer[T]
     keys: Keys[T] = itself
+    delay: Callable[[T | None, T | None], float] | None = None
 
 
 class Controller:
@@ -86,7 +87,7 @@ class Controller:
     async def run(self) -> None:
         """Until cancelled, or until `drain` has let the work run out. The caches must be synced."""
         handlers = [
-            (source.informer, source.informer.add_handler(self.name, source.keys, self.queue.add))
+            (source.informer, source.informer.add_handler(self.name, *self._queueing(source)))
             for source in self.sources
         ]
         try:
@@ -96,6 +97,16 @@ class Controller:
         finally:
             for informer, handler in handlers:
                 informer.remove_handler(handler)
+
+    def _queueing(self, source: Source[T]) -> tuple[Keys[T], Callable[[Any], None]]:
+        keys, delay = source.keys, source.delay
+        if delay is None:
+            return keys, self.queue.add
+
+        def named(old: T | None, new: T | None) -> list[tuple[Key, float]]:
+            return [(key, delay(old, new)) for key in keys(old, new) or ()]
+
+        return named, lambda one: self.queue.add(one[0], delay=one[1])
 
     async def drain(self) -> None:
         await self.queue.drain()

@@ -43,6 +43,7 @@ from edl.operator.resources import (
 _OURS = Scope(labels=LABEL_JOB)  # objects that carry the label, whatever its value
 _JOB = "job"
 _UID = "uid"
+FLOCK = 0.1  # seconds within which pods of a job that start are looked at together
 
 
 def job_of(kind: str) -> Callable[[Object | None, Object | None], set[Key]]:
@@ -67,6 +68,15 @@ def job_of_pod(kind: str) -> Callable[[Pod | None, Pod | None], set[Key]]:
         return set() if old is not None and new is not None and _only_bound(old, new) else of_any(old, new)
 
     return keys
+
+
+def patience(old: Pod | None, new: Pod | None) -> float:
+    """How long news of a pod may wait for news of others: those of a job start in flocks. Bad news does not wait."""
+    if new is None or new.metadata.deletion_timestamp is not None:
+        return 0.0
+    states = (status.state for status in new.status.container_statuses)
+    fine = new.status.phase == "Running" and all(state.running is not None for state in states)
+    return FLOCK if fine and old is not None else 0.0
 
 
 def _only_bound(old: Pod, new: Pod) -> bool:

@@ -28,7 +28,7 @@ from edl.kube.transport import Transport
 from edl.operator.abilities import can_resize
 from edl.operator.book import JobBook
 from edl.operator.brain import keep_brain, own_brain
-from edl.operator.caches import Caches, job_of, job_of_pod
+from edl.operator.caches import Caches, job_of, job_of_pod, patience
 from edl.operator.crds import check_version, register_crds
 from edl.operator.desk import OperatorDesk
 from edl.operator.grants import Grants
@@ -198,7 +198,7 @@ class Operator:
         children = job_of(kind.name)
         sources: list[Source[Any]] = [
             Source(self.caches.jobs[kind.name]),
-            Source(self.caches.pods, job_of_pod(kind.name)),
+            Source(self.caches.pods, job_of_pod(kind.name), patience),
             *(Source(informer, children) for informer in self.caches.children),
             *((Source(self.caches.plans, job_key),) if kind.planned else ()),
         ]
