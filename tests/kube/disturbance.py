@@ -36,10 +36,13 @@ def _is_of(pid: int, uid: str, words: str) -> bool:
 
 
 def kill_container(cluster: Cluster, pod: Manifest) -> None:
-    """kill -9 of all that runs in the pod's first container, from outside: its first process cannot do that itself."""
+    """kill -9 of the first process in the pod's first container, from outside: it cannot do that itself. The kernel kills
+    the others with it."""
     container = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
     group = node_of(cluster, pod).cgroup
-    kill([one for one in cgroups.members(group) if container in _groups(one.pid)])
+    inside = [one for one in cgroups.members(group) if container in _groups(one.pid)]
+    assert inside, f"nothing runs in container {container} of pod {pod['metadata']['name']}"
+    kill([min(inside, key=lambda one: (one.started, one.pid))])
 
 
 def _groups(pid: int) -> str:

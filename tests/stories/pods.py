@@ -49,8 +49,8 @@ class PodBackend:
         return self._core if self._own else 0
 
     async def measure(self) -> None:
-        """Whatever the machine has: so much that four fill what others leave of a node."""
-        pods = (await self.client.list(PODS)).items
+        """Whatever the machine has: so much that four fill what others leave of a node, those that go apart."""
+        pods = [pod for pod in (await self.client.list(PODS)).items if "deletionTimestamp" not in pod["metadata"]]
         free = []
         for node in (await self.client.list(NODES)).items:
             here = [pod for pod in pods if pod["spec"].get("nodeName") == node["metadata"]["name"]]
