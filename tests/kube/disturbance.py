@@ -36,8 +36,8 @@ def _is_of(pid: int, uid: str, words: str) -> bool:
 
 
 def kill_container(cluster: Cluster, pod: Manifest) -> None:
-    """kill -9 of the first process in the pod's first container, from outside: it cannot do that itself. The kernel kills
-    the others with it."""
+    """kill -9 of the first process in the pod's first container, from outside: it cannot do that itself. The others go
+    with it."""
     container = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
     group = node_of(cluster, pod).cgroup
     inside = [one for one in cgroups.members(group) if container in _groups(one.pid)]
