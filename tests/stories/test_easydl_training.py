@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from edl.operator.resources import JOB_RESOURCES, PODS
@@ -65,6 +66,7 @@ async def test_a_job_without_resources_is_planned_trained_and_ended_by_its_train
     assert each_once(ledger)
 
 
+@pytest.mark.parametrize("story", ["embedded"], indirect=True)  # its roles are on both in the other stories
 async def test_the_example_that_takes_its_records_in_shards(story: Story, tmp_path: Path) -> None:
     """As it stands, but for where its script is, and that it writes down what it learned."""
     job = yaml.safe_load((EXAMPLES / "easydl" / "job.yaml").read_text())
