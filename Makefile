@@ -33,7 +33,7 @@ $(FRAMEWORKS_STAMP): pyproject.toml constraints.txt constraints-frameworks.txt
 	@$(PYTHON) -m venv $(FRAMEWORKS)
 	@$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check -c constraints-frameworks.txt uv
 	@grep -v '^numpy==' constraints.txt | cat - constraints-frameworks.txt > $(FRAMEWORKS)/constraints.txt
-	@$(FRAMEWORKS)/bin/uv pip install --python $(FRAMEWORKS)/bin/python -c $(FRAMEWORKS)/constraints.txt -e '.[dev,torch,paddle,transformers,postgres]'
+	@$(FRAMEWORKS)/bin/uv pip install --python $(FRAMEWORKS)/bin/python -c $(FRAMEWORKS)/constraints.txt -e '.[dev,torch,etcd,paddle,transformers,postgres]'
 	@touch $@
 
 demo: $(READY) ## elastic training in about a minute: grow, shrink, survive; draws demo.svg

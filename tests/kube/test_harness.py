@@ -108,6 +108,7 @@ def test_every_build_is_pinned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setenv("EDL_CACHE", str(tmp_path))
     assert {module.name: module.version for module in MODULES} == {
         "etcd": "v3.6.5",
+        "etcd-v2": "v3.5.35",
         "kubernetes": "v1.36.3",
         "coredns": "v1.14.7",
         "helm": "v3.22.0",

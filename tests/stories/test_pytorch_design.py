@@ -59,7 +59,7 @@ def example(elastic: Elastic, script: str) -> Data:
     return manifest
 
 
-async def serve_etcd(elastic: Elastic, program: Path, directory: Path) -> str:
+async def serve_etcd(elastic: Elastic, program: Path, directory: Path, *options: str) -> str:
     """Returns where it listens."""
     address: Data = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     listens = "http://$(POD_IP):2379"
@@ -72,6 +72,7 @@ async def serve_etcd(elastic: Elastic, program: Path, directory: Path) -> str:
         f"--listen-peer-urls={peers}",
         f"--initial-advertise-peer-urls={peers}",
         f"--initial-cluster=default={peers}",
+        *options,
     ]
     container = {"name": "etcd", "image": elastic.story.backend.shell, "command": command, "env": [address]}
     pod: Data = {"metadata": {"name": "etcd", "labels": {"app": "etcd"}}, "spec": {"containers": [container]}}

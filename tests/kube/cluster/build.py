@@ -53,6 +53,7 @@ _KUBERNETES = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-sch
 _PEER = "github.com/kubeflow/training-operator"
 MODULES = (
     Module("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "."}),
+    Module("etcd-v2", "go.etcd.io/etcd/server/v3", {"etcd-v2": "."}),
     Module(
         "kubernetes",
         "k8s.io/kubernetes",

@@ -1,0 +1,156 @@
+"""kill -9 of the operator under fifty ElasticJobs whose agents are connected: nobody regroups.
+
+Pods are processes that only wait. Their agents live in this process, each with the real connection of its own, opened
+with what its pod was told.
+"""
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edl.kube.client import Client
+from edl.kube.errors import KubeError
+from edl.kube.resource import Resource
+from edl.operator.job_service.configmap import CONFIGMAPS
+from edl.operator.kinds import PYTORCH
+from edl.operator.resources import PODS
+from edl.runtime.rendezvous.link import Address, Link
+from edl.runtime.rendezvous.messages import Hello
+from edl.runtime.rendezvous.standing import Standing
+from tests.stories.machine import Machine, machine, reach
+
+JOBS, SIZE = 50, 2
+PATIENCE = 120.0
+SECRETS = Resource("", "v1", "secrets", "Secret")
+SERVICES = (
+    ("api", ["up", "--foreground", "--no-operator", "--cpu", "64", "--memory", "64Gi"]),
+    ("operator", ["operator", "--lease", "4", "--service", "127.0.0.1:0", "--service-url", "https://127.0.0.1:{port}"]),
+)
+Data = dict[str, Any]
+pytestmark = pytest.mark.timeout(300)
+
+
+def job(name: str) -> Data:
+    container = {"name": "w", "image": "any", "command": ["sleep", "1000"], "resources": {"requests": {"cpu": "10m"}}}
+    pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
+    worker = {"replicas": SIZE, "template": {"spec": pod}}
+    spec = {"minReplicas": 1, "maxReplicas": SIZE, "replicaSpecs": {"Worker": worker}}
+    kind = PYTORCH.resource
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": spec}
+
+
+class Agents:
+    """By the names of their pods."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.links: dict[str, Link] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def submit(self) -> None:
+        for number in range(JOBS):
+            await until(lambda n=number: self._create(job(f"j{n}")), "the kind is served")  # type: ignore[misc]  # mypy: a default is no argument
+
+    async def _create(self, manifest: Data) -> Data | None:
+        try:
+            return await self.client.create(PYTORCH.resource, manifest, namespace="default")
+        except KubeError:
+            return None
+
+    async def start(self) -> None:
+        """One for every pod."""
+        for pod in await until(self._pods, "all pods are there"):
+            env = {one["name"]: one.get("value", "") for one in pod["spec"]["containers"][0]["env"]}
+            name, run = pod["metadata"]["name"], env["PET_RDZV_ID"]
+            standing = Standing(Hello(agent=f"{name}/1", run=run, minimum=1, maximum=SIZE, follows=True))
+            standing.wait("127.0.0.1:1")
+            self.links[name] = Link(await self._address(env), standing, changed=lambda name=name: self._obey(name))  # type: ignore[misc]  # as above
+            self._tasks[name] = asyncio.create_task(self.links[name].run())
+
+    async def _pods(self) -> list[Data] | None:
+        found = (await self.client.list(PODS, namespace="default")).items
+        return found if len(found) == JOBS * SIZE else None
+
+    async def _address(self, env: dict[str, str]) -> Address:
+        secret = await self.client.get(SECRETS, f"{env['EDL_JOB_NAME']}-ptej-token", namespace="default")
+        token, ca = (base64.b64decode(secret["data"][key]).decode() for key in ("token", "ca.crt"))
+        url = f"{env['EDL_SERVICE_URL']}/v1/jobs/default/{env['EDL_JOB_NAME']}/rendezvous"
+        return Address(url, token, ssl.create_default_context(cadata=ca))
+
+    def _obey(self, name: str) -> None:
+        """As torchrun does when a round is over."""
+        link = self.links[name]
+        if link.standing.stale:
+            link.standing.stale = ""
+            link.standing.wait("127.0.0.1:1")
+            link.say()
+
+    async def stop(self, *names: str) -> None:
+        for name in names:
+            self.links.pop(name)
+            self._tasks[name].cancel()
+        await asyncio.gather(*(self._tasks.pop(name) for name in names), return_exceptions=True)
+
+    async def rounds(self) -> dict[str, int]:
+        """What is durable."""
+        found = (await self.client.list(CONFIGMAPS, namespace="default")).items
+        kept = [one for one in found if one["metadata"]["name"].endswith("-ptej-state")]
+        return {one["metadata"]["name"]: json.loads(one["data"]["state.json"])["round"]["number"] for one in kept}
+
+
+async def until(condition: Callable[[], Any], what: str) -> Any:
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await condition()):
+            await asyncio.sleep(0.1)
+    assert found, what
+    return found
+
+
+async def kill_the_leader(made: Machine, agents: Agents) -> None:
+    """Returns when all have found its successor."""
+    before = {name: link.connections for name, link in agents.links.items()}
+    made.kill("operator")
+
+    async def back() -> bool:
+        return all(link.connections > before[name] and link.heard for name, link in agents.links.items())
+
+    await until(back, "everybody is connected to the next leader")
+
+
+async def test_nobody_regroups_when_the_leader_of_fifty_jobs_is_killed(tmp_path: Path) -> None:
+    async with machine(tmp_path, SERVICES, nodes=1) as made:
+        client = await reach(made, 1)
+        agents = Agents(client)
+        try:
+            await agents.submit()
+            await agents.start()
+            await until(lambda: _settled(agents), "fifty rounds of two")
+            before = await agents.rounds()
+            assert len(before) == JOBS
+            for _ in range(2):
+                await kill_the_leader(made, agents)
+            assert await agents.rounds() == before
+            numbers = {name: link.standing.number for name, link in agents.links.items()}
+
+            await agents.stop("j7-worker-1")
+            await until(lambda: _regrouped(agents, "j7-worker-0", numbers), "who has lost a peer regroups")
+            others = {name: link.standing.number for name, link in agents.links.items() if "j7-" not in name}
+            assert others.items() <= numbers.items(), "and nobody else does"
+        finally:
+            await agents.stop(*agents.links)
+            await client.close()
+
+
+async def _settled(agents: Agents) -> bool:
+    standings = [link.standing for link in agents.links.values()]
+    return all(one.round is not None and len(one.round.members) == SIZE and not one.stale for one in standings)
+
+
+async def _regrouped(agents: Agents, name: str, before: dict[str, int]) -> bool:
+    return agents.links[name].standing.number > before[name]
