@@ -34,6 +34,17 @@ def planned_job(folder: Path, name: str = "j", **variables: str) -> Data:
     return {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": metadata, "spec": roles}
 
 
+def hungry_job(folder: Path, image: str = "any", **variables: str) -> Data:
+    """Its workers need more memory than its trainer's first plan gives them; no Brain is there to know better."""
+    told = {"NEEDS": "150", "RECORDS": "200", "OWN": "0.02", "SHARED": "0.01"}
+    told |= {"EDL_PLAN_SETTINGS": '{"cold_workers": 1, "cold_cpu": 0.5, "cold_memory": 128}'}
+    told |= {"EDL_BRAIN_URL": "http://127.0.0.1:1", "EDL_BRAIN_TOKEN": "none"}
+    job = planned_job(folder, "hungry", **(told | variables))
+    for role in job["spec"].values():
+        role["template"]["spec"]["containers"][0]["image"] = image
+    return job
+
+
 class Ledger:
     """No part of the product: the workers write it themselves."""
 

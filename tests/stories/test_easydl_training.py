@@ -10,7 +10,7 @@ import yaml
 
 from edl.operator.resources import JOB_RESOURCES, PODS
 from tests.stories.easydl import JOBS
-from tests.stories.easydl_planned import WORKER, Ledger
+from tests.stories.easydl_planned import WORKER, Ledger, hungry_job
 from tests.stories.story import Story
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -32,9 +32,9 @@ def manifest(story: Story, ledger: Path) -> dict[str, Any]:
     return found
 
 
-async def until_over(story: Story) -> dict[str, Any]:
+async def until_over(story: Story, name: str = "ctr") -> dict[str, Any]:
     async def over() -> dict[str, Any] | None:
-        status: dict[str, Any] = (await story.client.get(JOBS, "ctr", namespace=story.namespace)).get("status") or {}
+        status: dict[str, Any] = (await story.client.get(JOBS, name, namespace=story.namespace)).get("status") or {}
         return status if status.get("phase") in ("Succeeded", "Failed") else None
 
     found: dict[str, Any] = await story.until(over, "the job has ended")
@@ -83,6 +83,21 @@ async def test_the_example_that_takes_its_records_in_shards(story: Story, tmp_pa
     assert trained == {(epoch, shard) for epoch in range(2) for shard in range(64)}
     for end in ledger.lines("end"):
         assert end["loss"] < 0.8 * end["guess"], "it has learned something"
+
+
+async def test_a_worker_with_too_little_memory_gets_more_without_anybody(story: Story, tmp_path: Path) -> None:
+    """It is killed for taking more than the 128 MiB of this cold start, and lives with twice as much."""
+    await story.create(JOBS, hungry_job(tmp_path))
+    plan = await story.until(lambda: story.get(JOB_RESOURCES, "hungry"), "the trainer's first plan")
+    assert plan["spec"]["worker"] == {"replicas": 1, "resource": {"cpu": 0.5, "memory": 128}}
+    status = await until_over(story, "hungry")
+    assert (status["phase"], status["replicaStatuses"]["worker"]["failed"]) == ("Succeeded", 1)
+    [killed] = await story.pods("worker", "hungry", phase="Failed")
+    pod = await story.get(PODS, killed) or {}
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"
+    plan = await story.get(JOB_RESOURCES, "hungry") or {}
+    assert plan["spec"]["worker"]["resource"]["memory"] == 256
+    assert plan["spec"]["parameter_server"]["resource"]["memory"] == 128, "who has enough is given no more"
 
 
 async def test_parameter_servers_move_with_their_shards_and_all_may_be_lost(story: Story, tmp_path: Path) -> None:
