@@ -15,6 +15,8 @@ from tests.stories.story import Story
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHUNKS = 24
+# The roles are on both in the other stories, and a real kernel kills in tests/kube.
+EMBEDDED = pytest.mark.parametrize("story", ["embedded"], indirect=True)
 
 
 def manifest(story: Story, ledger: Path) -> dict[str, Any]:
@@ -66,7 +68,7 @@ async def test_a_job_without_resources_is_planned_trained_and_ended_by_its_train
     assert each_once(ledger)
 
 
-@pytest.mark.parametrize("story", ["embedded"], indirect=True)  # its roles are on both in the other stories
+@EMBEDDED
 async def test_the_example_that_takes_its_records_in_shards(story: Story, tmp_path: Path) -> None:
     """As it stands, but for where its script is, and that it writes down what it learned."""
     job = yaml.safe_load((EXAMPLES / "easydl" / "job.yaml").read_text())
@@ -85,6 +87,7 @@ async def test_the_example_that_takes_its_records_in_shards(story: Story, tmp_pa
         assert end["loss"] < 0.8 * end["guess"], "it has learned something"
 
 
+@EMBEDDED
 async def test_a_worker_with_too_little_memory_gets_more_without_anybody(story: Story, tmp_path: Path) -> None:
     """It is killed for taking more than the 128 MiB of this cold start, and lives with twice as much."""
     await story.create(JOBS, hungry_job(tmp_path))
