@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from edl.kube.fields import Index, by_field, by_label, by_owner
 from edl.kube.objects import key_of
 from edl.kube.store import TOMBSTONES, Store
-from tests.kube_runtime.things import Meta, OwnerRef, Thing
+from tests.kube_runtime.things import Meta, Thing
 
 KEY = ("default", "a")
 
@@ -110,30 +110,6 @@ def test_tombstones_are_bounded() -> None:
     assert len(store._gone) == TOMBSTONES
     assert store.upsert(thing(3, name="t0")), "the oldest was forgotten"
     assert not store.upsert(thing(3, name="t15"))
-
-
-def test_equal_values_are_kept_once() -> None:
-    store: Store[Thing] = Store(shared=["value"])
-    for number in range(3):
-        owner = OwnerRef("v1", "Thing", "".join(["own", "er"]), "".join(["u", "1"]), True)
-        meta = Meta(f"t{number}", "".join(["def", "ault"]), "u", "5", {"colour": "".join(["r", "ed"])}, (owner,))
-        store.upsert(Thing(meta))
-    first, *others = (item.metadata for item in store.all())
-    for other in others:
-        assert other.namespace is first.namespace
-        assert other.owner_references is first.owner_references
-        assert other.labels["colour"] is first.labels["colour"]
-    store.upsert(thing(9, name="t0", uid="u"))
-    store.upsert(thing(10, name="t0", uid="u"))
-    store.validate()
-
-
-def test_what_does_not_change_is_taken_over_from_the_old_one() -> None:
-    store: Store[Thing] = Store()
-    store.upsert(thing(5, colour="red"))
-    before = store.all()[0]
-    store.upsert(thing(6, colour="red"))
-    assert store.all()[0].metadata.labels is before.metadata.labels
 
 
 def test_an_index_that_fails_leaves_the_object_out_and_no_more(caplog: pytest.LogCaptureFixture) -> None:

@@ -116,7 +116,7 @@ class ProgressReader:
         if not door.on_this_machine:
             headers = {"EDL-Token": door.token}
             answer = await self._client.raw("GET", door.proxied + path, headers=headers, timeout=PATIENCE)
-            return answer.body
+            return bytes(answer.body)
         return await _get(door.url + path, door)
 
 

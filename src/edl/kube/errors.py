@@ -70,7 +70,7 @@ class ApiError(KubeError):
         self.retry_after = retry_after
 
     @classmethod
-    def from_answer(cls, code: int, headers: Mapping[str, str], body: bytes, what: str) -> "ApiError":
+    def from_answer(cls, code: int, headers: Mapping[str, str], body: bytes | bytearray, what: str) -> "ApiError":
         """An unknown path answers in plain text and a proxy in HTML: both become a Status that says what was asked."""
         try:
             status = msgspec.json.decode(body, type=Status)

@@ -1,20 +1,16 @@
-"""The few attributes by which cached objects are found, or which thousands of them have in common.
+"""Finding cached objects by what they say: their owners, a label, their namespace, any attribute."""
 
-Both come from one read: an update that changes none of them needs no index work, and takes over the old values, so that
-equal strings, labels and owners exist once. (A decoder makes every string anew; repetition is a quarter of a pod.)
-Values are frozen and only equal ones replace each other: nobody can tell the difference but the memory.
-"""
-
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from sys import intern
 from typing import Any
 
 import msgspec
-from msgspec.structs import force_setattr
 
-COMMON = ("metadata.namespace", "metadata.labels", "metadata.owner_references")
-MOST = 1 << 16  # beyond so many different values a field is no good choice: forget them rather than grow
+from .objects import Key, Object, name_of
+
+log = logging.getLogger(__name__)
+_SETTLED = ("metadata.namespace", "metadata.labels", "metadata.owner_references", "spec")
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -22,6 +18,11 @@ class Index(msgspec.Struct, frozen=True):
 
     reads: str
     values: Callable[[Any], Sequence[Hashable]]
+
+    @property
+    def settled(self) -> bool:
+        """It cannot have changed where an object has the very labels, owners and spec of before (see `sketches`)."""
+        return self.reads in _SETTLED or self.reads.startswith("spec.")
 
 
 by_owner = Index("metadata.owner_references", lambda owners: [owner.uid for owner in owners])
@@ -39,61 +40,75 @@ def by_field(path: str) -> Index:
     return Index(path, lambda value: (value,) if value else ())
 
 
-class Fields:
-    """The attributes at `paths` (COMMON are always among them), read and replaced together."""
+_Buckets = dict[Hashable, dict[Key, None]]  # value -> keys; no sets, as they have no order and runs would differ
+_Entry = tuple[str, Callable[[Any], Any], Callable[[Any], Sequence[Hashable]], _Buckets]
 
-    def __init__(self, paths: Iterable[str]) -> None:
-        self.paths = tuple(dict.fromkeys((*COMMON, *paths)))
-        self.quick: Callable[[Any], tuple[Any, ...]] = attrgetter(*self.paths)
-        """`read`, where nothing is absent; else it raises AttributeError."""
-        self._each = [attrgetter(path) for path in self.paths]
-        parents: dict[str, list[tuple[int, str]]] = {}
-        for place, path in enumerate(self.paths):
-            parent, _, name = path.rpartition(".")
-            parents.setdefault(parent, []).append((place, name))
-        self._parents = [(attrgetter(parent) if parent else _itself, found) for parent, found in parents.items()]
-        self._pool: dict[Any, Any] = {}
 
-    def read(self, item: Any) -> tuple[Any, ...]:
-        """One value per path; None where a part of the path is absent."""
-        return tuple(_or_none(read, item) for read in self._each)
+class Indexes:
+    """The keys of the objects for each value of each index."""
 
-    def share(self, item: Any, values: tuple[Any, ...]) -> None:
-        """Replaces the item's values by these equal ones."""
-        for parent_of, children in self._parents:
-            try:
-                parent = parent_of(item)
-                for place, name in children:
-                    value = values[place]
-                    if value:
-                        force_setattr(parent, name, value)
-            except AttributeError:  # absent, or a property that computes what it says: there is nothing to replace
-                continue
+    def __init__(self, indexes: Mapping[str, Index]) -> None:
+        self._entries: dict[str, _Entry] = {
+            name: (name, attrgetter(index.reads), index.values, {}) for name, index in indexes.items()
+        }
+        self._all = list(self._entries.values())
+        self._unsettled = [self._entries[name] for name, index in indexes.items() if not index.settled]
 
-    def pooled(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Equal values that others use already."""
-        if len(self._pool) > MOST:
-            self._pool.clear()
-        return tuple(self._one(value) for value in values)
+    def keys(self, index: str, value: Hashable) -> tuple[Key, ...]:
+        return tuple(self._entries[index][3].get(value, ()))  # a copy at one stroke: the loop may write meanwhile
 
-    def _one(self, value: Any) -> Any:
-        if type(value) is dict:
-            for key, text in value.items():
-                if type(text) is str:
-                    value[key] = intern(text)
-            return value
+    def enter(self, key: Key, item: Object) -> None:
+        _enter(self._all, key, item)
+
+    def leave(self, key: Key, item: Object) -> None:
+        _leave(self._all, key, item)
+
+    def move(self, key: Key, old: Object, new: Object) -> None:
+        before, after = old.metadata, new.metadata
+        settled = after.labels is before.labels and after.owner_references is before.owner_references
+        same = settled and getattr(new, "spec", None) is getattr(old, "spec", None)
+        for entry in self._unsettled if same else self._all:
+            if list(_values([entry], key, old)) != list(_values([entry], key, new)):
+                _leave([entry], key, old)
+                _enter([entry], key, new)
+
+    def validate(self, objects: Mapping[Key, Object]) -> None:
+        """For tests: they hold exactly what the objects say."""
+        for name, read, values, buckets in self._all:
+            expected: _Buckets = {}
+            for key, item in objects.items():
+                _enter([(name, read, values, expected)], key, item)
+            assert buckets == expected, f"index {name!r} differs from the objects"
+
+
+def _values(entries: list[_Entry], key: Key, item: Object) -> Iterator[tuple[_Buckets, Sequence[Hashable]]]:
+    for name, read, values, buckets in entries:
+        found: Sequence[Hashable] = ()
         try:
-            return self._pool.setdefault(value, value)
-        except TypeError:  # it cannot be hashed, so it stays as it is
-            return value
+            field = read(item)
+            found = () if field is None else values(field)
+        except AttributeError:  # a part of the path is absent
+            pass
+        except Exception:  # the function is the caller's: one odd object must not end the informer
+            log.exception("index %r failed for %s; the object is left out of it", name, name_of(key))
+        yield buckets, found
 
 
-def _itself(item: Any) -> Any:
-    return item
+def _enter(entries: list[_Entry], key: Key, item: Object) -> None:
+    for buckets, values in _values(entries, key, item):
+        for value in values:
+            bucket = buckets.get(value)
+            if bucket is None:
+                buckets[value] = {key: None}
+            else:
+                bucket[key] = None
 
 
-def _or_none(read: Callable[[Any], Any], item: Any) -> Any:
-    try:
-        return read(item)
-    except AttributeError:
-        return None
+def _leave(entries: list[_Entry], key: Key, item: Object) -> None:
+    for buckets, values in _values(entries, key, item):
+        for value in values:
+            bucket = buckets.get(value)
+            if bucket is not None:
+                bucket.pop(key, None)
+                if not bucket:
+                    del buckets[value]

@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from .objects import Object, key_of, name_of
@@ -63,8 +63,7 @@ class Handler(Generic[T]):
         time, pending = self._loop.time, self._pending
         now = started = time()
         while pending and now - started < SLICE:
-            for key in self._named(pending.popleft()):
-                self._into(key)
+            self._tell(pending.popleft(), self._into)
             before, now = now, time()
             if now - before > self._patience:
                 self._strike(now - before)
@@ -72,15 +71,15 @@ class Handler(Generic[T]):
         if self._scheduled:
             self._loop.call_soon(self._run_slice)
 
-    def _named(self, change: Change[T]) -> Sequence[Any]:
+    def _tell(self, change: Change[T], into: Callable[[Any], object]) -> None:
         old, new = change
         try:
-            return [*(self._keys(old, new) or ())]
+            for key in self._keys(old, new) or ():
+                into(key)
         except Exception:
             self.errors += 1
             subject: Any = new if new is not None else old
             log.exception("handler %s failed for %s", self.name, name_of(key_of(subject)))
-            return ()
 
     def _strike(self, took: float) -> None:
         """A busy machine can make any call look slow now and then, so one is not enough."""
@@ -97,12 +96,8 @@ class Handler(Generic[T]):
         threading.Thread(target=self._work, args=(changes,), name=f"handler-{self.name}", daemon=True).start()
 
     def _work(self, changes: "queue.SimpleQueue[Change[T] | None]") -> None:
-        while (change := changes.get()) is not None:
-            for key in self._named(change):
-                try:
-                    self._loop.call_soon_threadsafe(self._into, key)
-                except RuntimeError:  # the loop is closed: nobody works on keys any more
-                    return
+        while (change := changes.get()) is not None and not self._loop.is_closed():
+            self._tell(change, lambda key: self._loop.call_soon_threadsafe(self._into, key))
 
     def stop(self) -> None:
         if self._thread is not None:

@@ -9,9 +9,11 @@ lasts, and may miss what came and went in between: reconcile from the cache, nev
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from .backoff import Backoff
 from .client import Client, Scope
@@ -20,6 +22,7 @@ from .fields import Index
 from .handlers import Handler, Keys
 from .objects import Key, Object, key_of, name_of
 from .resource import Resource
+from .sketches import Sketches
 from .store import Change, Store
 from .wire import Bookmark, Event, Malformed, Page
 
@@ -41,7 +44,6 @@ class Informer(Generic[T]):
         *,
         scope: Scope | None = None,
         indexes: Mapping[str, Index] | None = None,
-        shared: Sequence[str] = (),
         page: int = 500,
         idle: float = 90.0,
         rng: random.Random | None = None,
@@ -51,8 +53,10 @@ class Informer(Generic[T]):
         self.lists = self.watches = self.events = self.malformed = 0
         self.failure: str | None = "not started"
         """Why the cache is not being kept up right now; None while it is."""
-        self._client, self._kind, self._scope = client, kind, scope or Scope()
-        self._store: Store[T] = Store(indexes, shared)
+        self._client, self._scope = client, scope or Scope()
+        sketches = Sketches.of(kind)
+        self._type = sketches.type if sketches else kind
+        self._store: Store[T] = Store(indexes, sketches)
         self._page, self._idle = page, idle
         self._rng = rng or random.Random()
         self._backoff = Backoff(base=0.1, cap=30.0, rng=self._rng)
@@ -151,7 +155,7 @@ class Informer(Generic[T]):
         limit, self._in_pages = self._page if self._in_pages else None, True
         version, anew = "", False
         listed: set[Key] = set()
-        pages = self._client.pages(self.resource, limit=limit, type=self._kind, **self._scope)
+        pages = self._client.pages(self.resource, limit=limit, type=self._type, **self._scope)
         async with aclosing(pages):
             try:
                 async for page in pages:
@@ -187,10 +191,14 @@ class Informer(Generic[T]):
         changes: list[Change[T]] = []
         for item in page.items:
             listed.add(key_of(item))
-            changes += self._store.upsert(item, anew=anew)
+            try:
+                changes += self._store.upsert(item, anew=anew)
+            except msgspec.ValidationError as error:
+                self._note(key_of(item), error)
         for bad in page.malformed:
-            listed.add((bad.identity.namespace, bad.identity.name))
-            self._note(bad)
+            key = bad.identity.namespace, bad.identity.name
+            listed.add(key)
+            self._note(key, bad.error)
         self._deliver(changes)
 
     async def _watch(self) -> None:
@@ -200,7 +208,7 @@ class Informer(Generic[T]):
         batches = self._client.watch_batches(
             self.resource,
             resource_version=str(version),
-            type=self._kind,
+            type=self._type,
             seconds=self._rng.uniform(300, 600),
             idle=self._idle,
             **self._scope,
@@ -227,7 +235,10 @@ class Informer(Generic[T]):
                     if event.type == "DELETED":
                         changes += store.remove(key_of(item), item.metadata.uid, version)
                     else:
-                        changes += upsert(item)
+                        try:
+                            changes += upsert(item)
+                        except msgspec.ValidationError as error:
+                            self._note(key_of(item), error)
                 else:
                     version = self._take_rare(event, changes)
                 if version > newest:
@@ -240,18 +251,19 @@ class Informer(Generic[T]):
     def _take_rare(self, event: Any, changes: list[Change[T]]) -> int:
         if isinstance(event, Bookmark):
             return int(event.version)
-        self._note(event)
         identity = event.identity
+        key = identity.namespace, identity.name
+        self._note(key, event.error)
         version = int(identity.resource_version or 0)
         if event.type == "DELETED":
-            changes += self._store.remove((identity.namespace, identity.name), identity.uid, version)
+            changes += self._store.remove(key, identity.uid, version)
         return version
 
-    def _note(self, bad: Malformed) -> None:
+    def _note(self, key: Key, error: object) -> None:
         """An object that we cannot read keeps its last readable version: to call it gone would have it made again."""
         self.malformed += 1
-        which = name_of((bad.identity.namespace, bad.identity.name))
-        log.error("%s %s cannot be read (%s); its last readable version is kept", self.resource.kind, which, bad.error)
+        kind, name = self.resource.kind, name_of(key)
+        log.error("%s %s cannot be read (%s); its last readable version is kept", kind, name, error)
 
     def _deliver(self, changes: list[Change[T]]) -> None:
         if changes:

@@ -37,7 +37,7 @@ class Response(msgspec.Struct, frozen=True):
     """An answer. A streamed one has `chunks` (bytes as they arrive, cut anywhere) in place of a body."""
 
     code: int
-    body: bytes = b""
+    body: bytes | bytearray = b""
     headers: Mapping[str, str] = {}
     chunks: AsyncIterator[bytes] | None = None
 
@@ -84,7 +84,10 @@ class HttpTransport:
 
     async def request(self, request: Request) -> Response:
         async with self._send(request) as answer:
-            return Response(answer.status, await answer.read(), answer.headers)
+            body = bytearray()  # a list has megabytes: to gather the pieces first would need the memory twice
+            async for piece in answer.content.iter_any():
+                body += piece
+            return Response(answer.status, body, answer.headers)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Response]:
@@ -171,5 +174,5 @@ class DirectTransport:
         return None
 
 
-async def _once(body: bytes) -> AsyncIterator[bytes]:
-    yield body
+async def _once(body: bytes | bytearray) -> AsyncIterator[bytes]:
+    yield bytes(body)

@@ -81,13 +81,13 @@ def decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
     return found
 
 
-def decode(body: bytes | msgspec.Raw, wanted: type[T]) -> T:
+def decode(body: bytes | bytearray | msgspec.Raw, wanted: type[T]) -> T:
     """To Kubernetes null means absent, to most types it does not: what does not fit is tried without its nulls."""
     answer: T
     try:
         answer = decoder(wanted).decode(body)
     except msgspec.ValidationError:
-        answer = msgspec.convert(_without_nulls(msgspec.json.decode(body)), wanted)
+        answer = decoder(wanted).decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(body))))
     return answer
 
 
@@ -97,7 +97,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(child) for child in value] if isinstance(value, list) else value
 
 
-def decode_page(body: bytes, wanted: type[T]) -> Page[T]:
+def decode_page(body: bytes | bytearray, wanted: type[T]) -> Page[T]:
     generic: Any = _List
     try:
         page = decoder(generic[wanted]).decode(body)

@@ -1,0 +1,178 @@
+"""Sketches are a short cut and nothing else: what comes out is what a decoder would have made of every event."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edl.api.core import KINDS, Pod
+from edl.kube.fields import by_field, by_label, by_owner
+from edl.kube.informer import Informer
+from edl.kube.sketches import Sketches
+from edl.kube.store import Store
+from tests.kube_runtime.fake_api import FakeApi
+from tests.kube_runtime.things import THINGS, Meta, OwnerRef, Thing, client_of, running, until
+from tests.virtual_time import virtual
+
+
+class Spec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    size: int = 0
+
+
+class Machine(msgspec.Struct, frozen=True):
+    metadata: Meta
+    spec: Spec = Spec()
+    phase: str = ""
+
+
+class Strict(msgspec.Struct, frozen=True):
+    metadata: Meta
+    spec: Spec
+
+
+INDEXES = {
+    "owner": by_owner,
+    "colour": by_label("colour"),
+    "node": by_field("spec.node_name"),
+    "phase": by_field("phase"),
+}
+
+
+def machine(version: int, *, name: str = "a", spec: Any = None, phase: str = "", **metadata: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "default", "uid": f"u-{name}", "resourceVersion": str(version), **metadata}
+    return {"metadata": meta, "spec": spec or {}, "phase": phase}
+
+
+class Cache:
+    """A store that is told JSON, as an informer tells it."""
+
+    def __init__(self, kind: Any = Machine) -> None:
+        sketches = Sketches.of(kind)
+        assert sketches is not None
+        self.type, self.store = sketches.type, Store[Any](INDEXES, sketches)
+
+    def told(self, item: dict[str, Any]) -> Any:
+        self.store.upsert(msgspec.json.decode(msgspec.json.encode(item), type=self.type))
+        self.store.validate()
+        return self.store.get(("default", item["metadata"]["name"]))
+
+
+OWNER = {"apiVersion": "v1", "kind": "Thing", "name": "o", "uid": "u-o", "controller": True}
+ITEMS = st.fixed_dictionaries(
+    {"name": st.sampled_from("ab"), "phase": st.sampled_from(["", "Running"])},
+    optional={
+        "labels": st.sampled_from([None, {}, {"colour": "red"}, {"colour": "blue", "x": "y"}]),
+        "ownerReferences": st.sampled_from([None, [], [OWNER], [{**OWNER, "uid": "u-p"}]]),
+        "spec": st.sampled_from([None, {"nodeName": "n"}, {"nodeName": None}, {"size": 1, "unknown": [1]}]),
+    },
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(ITEMS, max_size=12))
+def test_a_cache_of_sketches_is_a_cache_of_the_objects(items: list[dict[str, Any]]) -> None:
+    cache = Cache()
+    for version, item in enumerate(items, start=1):
+        spec = item.pop("spec", {})
+        whole = machine(version, spec=spec, **item)
+        there = {key: value for key, value in whole["metadata"].items() if value is not None}
+        plain = {"metadata": there, "spec": {k: v for k, v in (spec or {}).items() if v is not None}}
+        found = cache.told(whole)
+        assert found == msgspec.convert({**plain, "phase": whole["phase"]}, Machine)
+        assert type(found) is Machine
+        assert type(found.metadata) is Meta
+
+
+def test_what_an_event_repeats_is_taken_over() -> None:
+    cache = Cache()
+    said: dict[str, Any] = {"spec": {"nodeName": "n"}, "labels": {"colour": "red"}, "ownerReferences": [OWNER]}
+    first = cache.told(machine(1, **said))
+    second = cache.told(machine(2, phase="Running", **said))
+    assert second.spec is first.spec
+    assert second.metadata.labels is first.metadata.labels
+    assert second.metadata.owner_references is first.metadata.owner_references
+    assert (second.phase, second.metadata.resource_version) == ("Running", "2")
+    assert [item.phase for item in cache.store.by("phase", "Running")] == ["Running"], "this index is of what changes"
+    third = cache.told(machine(3, phase="Running", **{**said, "spec": {"nodeName": "m"}}))
+    assert third.spec == Spec("m")
+    assert not cache.store.by("node", "n")
+    assert cache.store.by("node", "m") == [third]
+
+
+def test_equal_values_of_many_objects_are_kept_once() -> None:
+    cache = Cache()
+    said: dict[str, Any] = {"labels": {"colour": "red"}, "ownerReferences": [OWNER]}
+    first, second = (cache.told(machine(1, name=name, **said)).metadata for name in "ab")
+    assert second.namespace is first.namespace
+    assert second.owner_references is first.owner_references
+    assert second.labels["colour"] is first.labels["colour"]
+    assert first.owner_references == (OwnerRef("v1", "Thing", "o", "u-o", True),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "complaint"),
+    [
+        pytest.param(Machine, {"nodeName": 7}, r"`\$.nodeName`", id="wrong-type"),
+        pytest.param(Machine, [], "Expected `object`, got `array`", id="no-object"),
+        pytest.param(Strict, None, "missing required field `spec`", id="required-and-null"),
+    ],
+)
+def test_what_does_not_fit_is_noticed_as_it_arrives_and_changes_nothing(kind: Any, spec: Any, complaint: str) -> None:
+    cache = Cache(kind)
+    first = cache.told(machine(1, spec={"nodeName": "n"}))
+    with pytest.raises(msgspec.ValidationError, match=complaint):
+        cache.told({**machine(2), "spec": spec})
+    assert cache.store.by("node", "n") == [first]
+    assert cache.told(machine(3, spec={"nodeName": "n"})).spec is first.spec
+
+
+@virtual
+async def test_a_spec_that_cannot_be_read_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    api = FakeApi()
+    api.put("things", "never", spec={"size": "x"})
+    api.put("things", "good", spec={"size": 1})
+    informer = Informer(client_of(api), THINGS, Machine)
+
+    def sizes() -> dict[str, int]:
+        return {item.metadata.name: item.spec.size for item in informer.all()}
+
+    async with running(informer):
+        await informer.wait_synced()
+        assert sizes() == {"good": 1}
+        api.put("things", "bad", spec={"size": 1})
+        api.put("things", "bad", spec={"size": "x"})
+        api.put("things", "good", spec={"size": 2})
+        await until(lambda: sizes() == {"good": 2, "bad": 1})
+        api.put("things", "bad", spec={"size": 3})
+        api.remove("things", "good")
+        await until(lambda: sizes() == {"bad": 3})
+    assert informer.malformed == 2
+    assert "Thing default/never cannot be read" in caplog.text
+    assert "Thing default/bad cannot be read" in caplog.text
+
+
+def test_a_kind_without_a_spec_is_decoded_as_it_is() -> None:
+    assert Sketches.of(Thing) is None
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if "spec" in kind.__struct_fields__])
+def test_the_kinds_of_kubernetes_can_be_sketched(kind: Any) -> None:
+    sketches = Sketches.of(kind)
+    assert sketches is not None
+    body = msgspec.json.encode(machine(1, labels={"a": "b"}))
+    sketch = msgspec.json.decode(body, type=sketches.type)
+    sketches.complete(sketch, None, None)
+    assert sketch == msgspec.json.decode(body, type=kind)
+    assert type(sketch) is kind
+
+
+def test_objects_stay_frozen() -> None:
+    sketches = Sketches.of(Pod)
+    assert sketches is not None
+    sketch = msgspec.json.decode(b'{"metadata":{"name":"a"}}', type=sketches.type)
+    sketches.complete(sketch, None, None)
+    with pytest.raises(AttributeError):
+        sketch.spec = None
