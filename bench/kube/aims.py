@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 
+from bench.kube.contenders import CONTENDERS
 from bench.kube.startup import Result
 
+PEER = CONTENDERS["peer"].name
 MEMORY_MB = 200
 MORE_CALLS = 3  # than objects made
 SECONDS_OF_A_PLAN = 30
 
 
-def compared(ours: Sequence[Result], peers: Sequence[Result]) -> Iterator[str]:
-    """A line for every aim of every result of ours; the peer's are found by the number of jobs."""
-    by_jobs = {one.jobs: one for one in peers}
-    for one in ours:
-        peer = by_jobs.get(one.jobs)
+def compared(results: Sequence[Result]) -> Iterator[str]:
+    """A line for every result of ours, beside the peer's with as many jobs."""
+    peers = {one.jobs: one for one in results if one.contender == PEER}
+    for one in results:
+        if one.contender == PEER:
+            continue
+        peer = peers.get(one.jobs)
         aims = [
             *(_beside(one, peer) if peer is not None else ()),
             _line(f"{one.memory_mb:.0f} MB at most", one.memory_mb <= MEMORY_MB, f"{MEMORY_MB} MB"),

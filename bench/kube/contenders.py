@@ -20,7 +20,6 @@ from edl.operator.resources import TRAINING_JOBS, resource_of
 from edl.operator.settings import LEASE, NAMESPACE
 
 WORKERS = 8
-OURS, PEER = "edl", "training-operator"  # how the User-Agents begin
 ELASTIC_JOBS = resource_of(PYTORCH_JOB)
 Manifest = dict[str, Any]
 
@@ -84,7 +83,7 @@ async def _leads(stage: Stage) -> bool:
 
 
 CONTENDERS = {
-    "peer": Contender("Kubeflow PyTorchJob", PEER, PYTORCH_JOBS, pytorch_job, peer_operator),
-    "pytorch": Contender("edl ElasticJob", OURS, ELASTIC_JOBS, elastic_job, edl_operator),
-    "training": Contender("edl TrainingJob", OURS, TRAINING_JOBS, training_job, edl_operator),
+    "peer": Contender("Kubeflow PyTorchJob", "training-operator", PYTORCH_JOBS, pytorch_job, peer_operator),
+    "pytorch": Contender("edl ElasticJob", "edl", ELASTIC_JOBS, elastic_job, edl_operator),
+    "training": Contender("edl TrainingJob", "edl", TRAINING_JOBS, training_job, edl_operator),
 }

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import tempfile
 import time
 from collections import Counter
@@ -39,13 +40,19 @@ class PodSeen(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Result:
-    """Of one contender with one number of jobs. Calls and objects leave Events and leases out."""
+    """Of one contender with one number of jobs. Calls and objects leave Events and leases out.
+
+    `cluster_ms` is what all other parts of the cluster used for a job: where cores are few, that is what jobs wait for.
+    `others` is the share of the machine that had nothing to do with the comparison meanwhile.
+    """
 
     contender: str
     jobs: int
     submitted: float
     running: float
     cpu_ms: float
+    cluster_ms: float
+    others: float
     memory_mb: float
     calls: float
     objects: float
@@ -77,20 +84,23 @@ async def _watching(client: Client) -> AsyncIterator[Informer[PodSeen]]:
 async def _race(
     stage: Stage, contender: Contender, jobs: int, process: psutil.Process, pods: Informer[PodSeen]
 ) -> Result:
-    offset, before, started = stage.audit_log.stat().st_size, _cpu(process), time.monotonic()
+    offset, before, started = stage.audit_log.stat().st_size, Used.by(process), time.monotonic()
     await _submit(stage.client, contender, jobs)
     submitted = time.monotonic() - started
     while sum(pod.status.phase == "Running" for pod in pods.all()) < jobs * WORKERS:
         await asyncio.sleep(0.1)
     running = time.monotonic() - started
     await asyncio.sleep(SETTLE)
+    used = Used.by(process).since(before)
     calls = _counted(calls_since(stage.audit_log, offset, contender.agent))
     return Result(
         contender=contender.name,
         jobs=jobs,
         submitted=submitted,
         running=running,
-        cpu_ms=(_cpu(process) - before) * 1000 / jobs,
+        cpu_ms=used.operator * 1000 / jobs,
+        cluster_ms=used.cluster * 1000 / jobs,
+        others=used.others / ((os.cpu_count() or 1) * (running + SETTLE)),
         memory_mb=_peak(process),
         calls=calls.total() / jobs,
         objects=sum(count for what, count in calls.items() if what.startswith("create ")) / jobs,
@@ -118,6 +128,28 @@ def _counted(entries: list[dict[str, Any]]) -> Counter[str]:
             refused = "" if entry["responseStatus"]["code"] < 400 else f" ({entry['responseStatus']['code']})"
             counts[f"{entry['verb']} {resource}{refused}"] += 1
     return counts
+
+
+@dataclass(frozen=True)
+class Used:
+    """CPU seconds, of the operator, of the cluster's own parts (our other children) and of whoever else there is."""
+
+    operator: float
+    cluster: float
+    others: float
+
+    @classmethod
+    def by(cls, operator: psutil.Process) -> "Used":
+        ours = psutil.Process()
+        cluster = sum(_cpu(child) for child in ours.children() if child.pid != operator.pid)
+        machine = psutil.cpu_times()
+        busy = machine.user + machine.nice + machine.system + machine.irq + machine.softirq
+        return cls(_cpu(operator), cluster, busy - _cpu(operator) - cluster - _cpu(ours))
+
+    def since(self, before: "Used") -> "Used":
+        return Used(
+            self.operator - before.operator, self.cluster - before.cluster, max(0.0, self.others - before.others)
+        )
 
 
 def _cpu(process: psutil.Process) -> float:
