@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from edl.kube.certificates import Authority
+from edl.certificates import Authority
 
 KEY = b"a key for benchmarks"
 SERVER = """

@@ -12,7 +12,7 @@ from edl.brain.credentials import Credentials
 from edl.brain.policy.settings import DEFAULTS
 from edl.brain.sqlite import SqliteDatabase
 from edl.brain.tokens import mint
-from edl.kube.certificates import Authority
+from edl.certificates import Authority
 
 KEYS = (b"a first key for tests", b"a second key for tests")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from edl.kube.certificates import Authority, Pair
+from edl.certificates import Authority, Pair
 from edl.operator.identity import RENEW_BEFORE
 from edl.operator.settings import NAMESPACE, SECRET
 from tests.kube.cluster.cluster import Cluster

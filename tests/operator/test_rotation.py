@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from edl.kube.certificates import Authority, Pair
+from edl.certificates import Authority, Pair
 from edl.operator.identity import LIFETIME, RENEW_BEFORE, Identity, load_identity
 from edl.operator.resources import NAMESPACES, SECRETS
 from edl.operator.rotation import IdentityReplacedError, Rotation

@@ -13,11 +13,11 @@ import yaml
 
 from edl.api.admission import check
 from edl.api.problem import errors
+from edl.certificates import Authority
 from edl.install.choices import Choices
 from edl.install.places import resource_of
 from edl.install.webhook import PATH as CONFIGURED_PATH
 from edl.install.webhook import webhook as configuration
-from edl.kube.certificates import Authority
 from edl.kube.client import Client
 from edl.kube.transport import Request, Response
 from edl.operator import webhook

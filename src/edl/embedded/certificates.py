@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from edl.kube.certificates import Authority, Pair
+from edl.certificates import Authority, Pair
 
 
 def authority_at(directory: Path) -> Authority:

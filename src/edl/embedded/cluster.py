@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edl.certificates import Authority
 from edl.embedded.brain import brain
 from edl.embedded.certificates import authority_at, write_private
 from edl.embedded.controllers.nodes import GRACE_SECONDS
@@ -36,7 +37,6 @@ from edl.embedded.server import ADMIN, Server
 from edl.embedded.server.direct import direct_transport
 from edl.embedded.streams import NODE_CLIENT
 from edl.kube.budget import Budget
-from edl.kube.certificates import Authority
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
 

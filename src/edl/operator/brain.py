@@ -14,7 +14,7 @@ import ssl
 from datetime import UTC, datetime
 
 from edl.api.core import Secret
-from edl.kube.certificates import Pair
+from edl.certificates import Pair
 from edl.kube.client import Client
 from edl.kube.errors import ApiError, KubeError
 from edl.operator.identity import LIFETIME, RENEW_BEFORE, Identity

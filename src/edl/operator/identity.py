@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from edl.api.core import Secret
-from edl.kube.certificates import Authority, Pair
+from edl.certificates import Authority, Pair
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
 from edl.operator.resources import SECRETS

@@ -9,11 +9,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from edl.certificates import Authority
 from edl.embedded.certificates import authority_at
 from edl.embedded.server import ADMIN, Server, User
 from edl.embedded.server.direct import direct_transport
 from edl.embedded.server.storefile import StoreError
-from edl.kube.certificates import Authority
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
 from edl.kube.resource import Resource

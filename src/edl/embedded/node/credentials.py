@@ -2,7 +2,7 @@
 
 import ssl
 
-from edl.kube.certificates import Authority
+from edl.certificates import Authority
 
 
 def endpoint_tls(issuer: Authority, trusted: str, address: str) -> ssl.SSLContext:
