@@ -38,7 +38,8 @@ from edl.operator.resources import RawJob
 log = logging.getLogger(__name__)
 
 SEEN_WITHIN = 10.0
-MOVING = 16  # times as long as usual
+MOVING, STARTING = 16, 4  # times as long as usual
+NOT_YET = frozenset({"creating", "pending"})  # phases before a job first runs, as kinds call them
 UNWATCHED = frozenset({Secret.KIND})
 
 
@@ -195,14 +196,15 @@ class Reconciler:
         return self._again(notes, outcome, deeds, patience)
 
     def _patience(self, entry: Entry, outcome: Outcome) -> float:
-        """Numbers alone wait longer as long as most of them are still to come: until the job has half its size.
-
-        After that, what happens to a pod is in the status within a second.
+        """Numbers alone wait longer as long as more of them are sure to come: much longer until the job has half its
+        size, a little until it runs. After that, what happens to a pod is in the status within a second.
         """
         scale = self._kind.scale_of(outcome.status)
-        moving = scale is not None and 2 * scale.current < (scale.target or 0)
-        numbers = outcome.status.conditions == entry.status.conditions
-        return self._settle * MOVING if moving and numbers else self._settle
+        if scale is None or outcome.status.conditions != entry.status.conditions:
+            return self._settle
+        if 2 * scale.current < (scale.target or 0):
+            return self._settle * MOVING
+        return self._settle * STARTING if outcome.status.phase.lower() in NOT_YET else self._settle
 
     def _is_time(self, notes: Notes, outcome: Outcome, changed: bool, now: float, patience: float) -> bool:
         """Whether what may wait has waited long enough. The end of a job waits for nothing."""
