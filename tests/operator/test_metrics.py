@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from edl.kube.controller import current
 from edl.kube.errors import ConnectionLostError
-from edl.kube.metered import Metered, resource_in
 from edl.kube.transport import DirectTransport, Request, Response
 from edl.operator.logs import set_up
+from edl.operator.metered import Metered, resource_in
 from edl.operator.resources import SECRETS
 from edl.operator.settings import ServiceSettings
 from tests.operator.stage import Stage, stage

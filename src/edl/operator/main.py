@@ -22,7 +22,6 @@ from edl.kube.controller import Controller, Source
 from edl.kube.errors import ApiError
 from edl.kube.lease import Fence, Lease
 from edl.kube.manager import Manager
-from edl.kube.metered import Metered
 from edl.kube.recorder import EventRecorder
 from edl.kube.transport import Transport
 from edl.operator.abilities import can_resize
@@ -35,6 +34,7 @@ from edl.operator.grants import Grants
 from edl.operator.identity import Identity, load_identity
 from edl.operator.job_service import Progress
 from edl.operator.kinds import EASYDL, KINDS, JobKey, JobKind
+from edl.operator.metered import Metered
 from edl.operator.metrics import CycleMetrics, JobCollector
 from edl.operator.plan_status import PlanReconciler
 from edl.operator.plans import job_key

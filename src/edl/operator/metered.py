@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 
-from .transport import Request, Response, Transport
+from edl.kube.transport import Request, Response, Transport
 
 LOST = "lost"  # instead of a code: no answer came
 
