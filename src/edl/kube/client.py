@@ -58,6 +58,20 @@ class Where(Part, Terms):
     pass
 
 
+class Listing(Scope, total=False):
+    """`limit`: objects per page, None for all in one. `timeout`: the deadline of each page in seconds."""
+
+    limit: int | None
+    timeout: float
+
+
+class Watching(Scope, total=False):
+    """The server ends a watch after `seconds`; one that is silent for `idle` seconds is left."""
+
+    seconds: float
+    idle: float
+
+
 class Client:
     """`timeout` is the default deadline of a call in seconds; `field_manager` signs every write."""
 
@@ -77,56 +91,35 @@ class Client:
         return await self._one(Request("GET", _path(resource, name, where)), type, where)
 
     async def list_page(
-        self,
-        resource: Resource,
-        *,
-        limit: int | None = 500,
-        continue_: str = "",
-        type: type[T] = _DICT,
-        timeout: float | None = None,
-        **scope: Unpack[Scope],
+        self, resource: Resource, *, continue_: str = "", type: type[T] = _DICT, **how: Unpack[Listing]
     ) -> Page[T]:
         """One page: of the newest state, or (with `continue_`) of the snapshot that the first page was of."""
-        paging = {"limit": str(limit or ""), "continue": continue_}
-        query = {**_select(scope), **{key: value for key, value in paging.items() if value}}
-        request = Request("GET", resource.path(scope.get("namespace")), query)
-        response = await self._calls.make(request, timeout=timeout)
+        paging = {"limit": str(how.get("limit", 500) or ""), "continue": continue_}
+        query = {**_select(how), **{key: value for key, value in paging.items() if value}}
+        request = Request("GET", resource.path(how.get("namespace")), query)
+        response = await self._calls.make(request, timeout=how.get("timeout"))
         with _expecting(request, type):
             return decode_page(response.body, type)
 
     async def pages(
-        self,
-        resource: Resource,
-        *,
-        limit: int | None = 500,
-        type: type[T] = _DICT,
-        timeout: float | None = None,
-        **scope: Unpack[Scope],
+        self, resource: Resource, *, type: type[T] = _DICT, **how: Unpack[Listing]
     ) -> AsyncGenerator[Page[T], None]:
         """All pages of one snapshot. ApiError.is_gone: it expired half-way, what was read is not the whole."""
         token = ""
         while True:
-            page = await self.list_page(resource, limit=limit, continue_=token, type=type, timeout=timeout, **scope)
+            page = await self.list_page(resource, continue_=token, type=type, **how)
             yield page
             token = page.next
             if not token:
                 return
 
-    async def list(
-        self,
-        resource: Resource,
-        *,
-        limit: int | None = 500,
-        type: type[T] = _DICT,
-        timeout: float | None = None,
-        **scope: Unpack[Scope],
-    ) -> Page[T]:
-        """Everything, of one snapshot (if that expires, once more in one piece). The deadline is per page."""
+    async def list(self, resource: Resource, *, type: type[T] = _DICT, **how: Unpack[Listing]) -> Page[T]:
+        """Everything, of one snapshot (if that expires, once more in one piece)."""
         items: list[T] = []
         malformed: list[Malformed] = []
         version = ""
         try:
-            async for page in self.pages(resource, limit=limit, type=type, timeout=timeout, **scope):
+            async for page in self.pages(resource, type=type, **how):
                 if version and page.version != version:
                     raise ConnectionLostError(f"{resource.plural}: a page of version {page.version} follows {version}")
                 version = page.version
@@ -135,7 +128,8 @@ class Client:
         except ApiError as error:
             if not error.is_gone:
                 raise
-            return await self.list_page(resource, limit=None, type=type, timeout=timeout, **scope)
+            how["limit"] = None
+            return await self.list_page(resource, type=type, **how)
         return Page(items, version, malformed=malformed)
 
     async def create(
@@ -212,48 +206,33 @@ class Client:
         await self._calls.make(request, Lane.URGENT, timeout)
 
     async def watch(
-        self,
-        resource: Resource,
-        *,
-        resource_version: str,
-        type: type[T] = _DICT,
-        seconds: float = 300.0,
-        idle: float = 90.0,
-        **scope: Unpack[Scope],
+        self, resource: Resource, *, resource_version: str, type: type[T] = _DICT, **how: Unpack[Watching]
     ) -> AsyncGenerator[Change[T], None]:
-        """Changes after `resource_version`, until the server ends the stream (after `seconds`, or when it likes).
+        """Changes after `resource_version`, until the server ends the stream.
 
         ApiError: the server refused or sent an ERROR event (`is_gone`: list again). ConnectionLostError: the stream
-        broke, or nothing came for `idle` seconds. What was yielded is complete and in order. Use `contextlib.aclosing`.
+        broke, or nothing came for too long. What was yielded is complete and in order. Use `contextlib.aclosing`.
         """
-        batches = self.watch_batches(
-            resource, resource_version=resource_version, type=type, seconds=seconds, idle=idle, **scope
-        )
+        batches = self.watch_batches(resource, resource_version=resource_version, type=type, **how)
         async with aclosing(batches):
             async for batch in batches:
                 for change in batch:
                     yield change
 
     async def watch_batches(
-        self,
-        resource: Resource,
-        *,
-        resource_version: str,
-        type: type[T] = _DICT,
-        seconds: float = 300.0,
-        idle: float = 90.0,
-        **scope: Unpack[Scope],
+        self, resource: Resource, *, resource_version: str, type: type[T] = _DICT, **how: Unpack[Watching]
     ) -> AsyncGenerator[Iterable[Change[T]], None]:
         """As `watch`, in batches as they arrive, for those who must be fast."""
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
-            "timeoutSeconds": str(max(1, int(seconds))),
-            **_select(scope),
+            "timeoutSeconds": str(max(1, int(how.get("seconds", 300)))),
+            **_select(how),
         }
         decoder = LineDecoder(type)
-        chunks = self.stream(Request("GET", resource.path(scope.get("namespace")), query), idle=idle)
+        request = Request("GET", resource.path(how.get("namespace")), query)
+        chunks = self.stream(request, idle=how.get("idle", 90.0))
         async with aclosing(chunks):
             async for data in whole_lines(chunks):
                 yield decoder.decode(data)

@@ -5,6 +5,7 @@ DeadlineExceededError: the time given to the call is over. All are KubeError: ca
 """
 
 from collections.abc import Mapping
+from http.client import responses
 
 import msgspec
 
@@ -66,8 +67,17 @@ class ApiError(KubeError):
 
     def __init__(self, status: Status, *, retry_after: float | None = None) -> None:
         super().__init__(f"{status.code} {status.reason or 'Error'}: {status.message}")
-        self.status = status
-        self.retry_after = retry_after
+        self.status, self.retry_after = status, retry_after
+        self.code, self.reason = status.code, status.reason
+        self.is_unauthorized = self.code == 401
+        self.is_forbidden = self.code == 403
+        self.is_not_found = self.code == 404
+        self.is_already_exists = self.code == 409 and self.reason == "AlreadyExists"
+        self.is_conflict = self.code == 409 and self.reason != "AlreadyExists"
+        """A resourceVersion or precondition did not hold, or another field manager owns the field."""
+        self.is_gone = self.code == 410
+        """The resourceVersion or the continue token is too old: list again."""
+        self.is_invalid = self.code == 422
 
     @classmethod
     def from_answer(cls, code: int, headers: Mapping[str, str], body: bytes | bytearray, what: str) -> "ApiError":
@@ -78,61 +88,10 @@ class ApiError(KubeError):
             status = Status()
         if status.kind != "Status" or not status.code:
             text = body.decode(errors="replace").strip()[:1000]
-            status = Status(code=code, reason=_REASONS.get(code, ""), message=f"{what}: {text or 'empty answer'}")
+            reason = responses.get(code, "").replace(" ", "")
+            status = Status(code=code, reason=reason, message=f"{what}: {text or 'empty answer'}")
         asked = headers.get("Retry-After", "")
         seconds = float(asked) if asked.isdigit() else None
         if seconds is None and status.details is not None and status.details.retryAfterSeconds:
             seconds = float(status.details.retryAfterSeconds)
         return cls(status, retry_after=seconds)
-
-    @property
-    def code(self) -> int:
-        return self.status.code
-
-    @property
-    def reason(self) -> str:
-        return self.status.reason
-
-    @property
-    def is_not_found(self) -> bool:
-        return self.code == 404
-
-    @property
-    def is_already_exists(self) -> bool:
-        return self.code == 409 and self.reason == "AlreadyExists"
-
-    @property
-    def is_conflict(self) -> bool:
-        """A resourceVersion or precondition did not hold, or another field manager owns the field."""
-        return self.code == 409 and self.reason != "AlreadyExists"
-
-    @property
-    def is_gone(self) -> bool:
-        """The resourceVersion or the continue token is too old: list again."""
-        return self.code == 410
-
-    @property
-    def is_invalid(self) -> bool:
-        return self.code == 422
-
-    @property
-    def is_forbidden(self) -> bool:
-        return self.code == 403
-
-    @property
-    def is_unauthorized(self) -> bool:
-        return self.code == 401
-
-
-_REASONS = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    409: "Conflict",
-    410: "Gone",
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
