@@ -115,7 +115,7 @@ async def test_cancelling_a_call_is_no_deadline() -> None:
     [
         (refuse(404, "NotFound"), "404 NotFound: NotFound"),
         (Response(404, b"404 page not found\n"), "404 NotFound: GET /api/v1/namespaces/n/pods/a: 404 page not found"),
-        (Response(502, b"<html>"), "502 Error: GET /api/v1/namespaces/n/pods/a: <html>"),
+        (Response(502, b"<html>"), "502 BadGateway: GET /api/v1/namespaces/n/pods/a: <html>"),
         (Response(403, b""), "403 Forbidden: GET /api/v1/namespaces/n/pods/a: empty answer"),
         (Response(400, b'{"kind":"Pod"}'), '400 BadRequest: GET /api/v1/namespaces/n/pods/a: {"kind":"Pod"}'),
     ],
