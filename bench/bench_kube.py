@@ -2,7 +2,8 @@
 
 The peer, in the same run, is aiohttp + orjson + dict: the fastest thing one would write by hand. Server and client are
 processes of their own, each pinned to one core, on loopback; rates are per second of the client's CPU time. Pods have
-4.5 KB, and each watch event is one HTTP chunk, as kube-apiserver sends them.
+4.5 KB, and each watch event changes a pod's status, as nearly all do, and is one HTTP chunk, as kube-apiserver sends
+them.
 
     python bench/bench_kube.py [--quick]
 """
@@ -46,7 +47,7 @@ def pod(number: int, version: int) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": metadata,
         "spec": _spec(number),
-        "status": _status(number, stamp),
+        "status": _status(number, version),
     }
 
 
@@ -92,12 +93,13 @@ def _spec(number: int) -> dict[str, Any]:
     }
 
 
-def _status(number: int, stamp: str) -> dict[str, Any]:
+def _status(number: int, version: int) -> dict[str, Any]:
+    stamp = f"2030-01-02T{version // 3600 % 24:02d}:{version // 60 % 60:02d}:{version % 60:02d}Z"
     kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
     container = {
         "name": "trainer",
         "ready": True,
-        "restartCount": 0,
+        "restartCount": version % 10,
         "started": True,
         "image": "example/trainer:1.4.2",
         "imageID": f"example/trainer@sha256:{number:064x}",
