@@ -81,7 +81,8 @@ class Stage:
 
     def pause(self, event: str, before: int, after: int) -> float | None:
         """Seconds without a step, None if training did not come back."""
-        self._wait(before, time.monotonic(), count=5)
+        if self._wait(before, time.monotonic(), count=5) is None:
+            return None
         victim = max(self._group.agents)
         since = time.monotonic()
         if event == "kill":
@@ -120,11 +121,12 @@ def run(way: Way) -> dict[str, float | None]:
         stage = Stage(way, Path(folder), leader)
         try:
             stage.start(3)
-            return {
-                "kill": stage.pause("kill", 3, 2),
-                "join": stage.pause("join", 2, 3),
-                "leave": stage.pause("leave", 3, 2),
-            }
+            found: dict[str, float | None] = dict.fromkeys(EVENTS)
+            for event, before, after in (("kill", 3, 2), ("join", 2, 3), ("leave", 3, 2)):
+                found[event] = stage.pause(event, before, after)
+                if found[event] is None:  # nothing can be measured of those who do not train
+                    break
+            return found
         finally:
             stage.close()
             leader.close()
@@ -142,6 +144,10 @@ def report(found: dict[str, dict[str, list[float | None]]]) -> None:
             raw = " ".join("stuck" if one is None else f"{one:.2f}" for one in pauses[event])
             cells.append(f"{'stuck' if median is None else f'{median:.2f}':>8} {ratio:>7}  {raw:<17}")
         print(f"{name:<28}" + "".join(cells))
+    for name, wanted in ((WAYS[0].name, 10), (WAYS[1].name, 4)):
+        median, own = _median(found.get(name, none)["kill"]), ours["kill"]
+        if median is not None and own:
+            print(f"a kill stops training {median / own:.1f} times as long with {name} as with edl (wanted: {wanted})")
 
 
 def _median(values: list[float | None]) -> float | None:

@@ -1,8 +1,8 @@
 """torchrun's agent, with what it cannot know by itself: whose fault a failure was, that a leaver should say so before
 it stops its workers, that the end is agreed in the job service. Needs torch.
 
-torchrun makes its agent right after its rendezvous handler; `install` puts this class in the place of its own. Every
-method overridden here is one that torch's own agents override.
+torchrun makes its agent right after its rendezvous handler; `install` puts this class in the place of its own. What is
+overridden calls what it overrides, and waits or judges differently around it.
 """
 
 import contextlib
@@ -20,15 +20,20 @@ from torch.distributed.elastic.agent.server.api import RunResult
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.launcher import api as launcher
 
-from . import activity
+from . import activity, last_words
 from .handler import EdlHandler, own_address
 from .plugin import Parameters, Settings, connect
 from .warm import Zygote
 
 log = logging.getLogger(__name__)
 
+EXCHANGE, LOOK = 60.0, 1.0  # seconds for the members of a round to say what they are; between looks whether it holds
 HARD = {-number for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)}
 """Ends of a worker that no peer brings about. Not SIGABRT: communication libraries abort when a peer dies."""
+
+
+class RoundOverError(Exception):
+    """A member of the round ended before its workers could start."""
 
 
 class EdlAgent(LocalElasticAgent):  # type: ignore[misc]  # torch is not installed where types are checked
@@ -41,7 +46,32 @@ class EdlAgent(LocalElasticAgent):  # type: ignore[misc]  # torch is not install
 
     def run(self, *args: Any, **kwargs: Any) -> RunResult:
         result = super().run(*args, **kwargs)
-        return result if result is not None else RunResult(state=WorkerState.SUCCEEDED)  # came when all was done
+        if result is None:
+            return RunResult(state=WorkerState.SUCCEEDED)  # came when all was done
+        for failure in _first(result.failures):
+            last_words.tell(failure, os.environ)
+        return result
+
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        """Again, if somebody of the round ends before all have said in its store what they are."""
+        while True:
+            try:
+                super()._rendezvous(worker_group)
+                return
+            except RoundOverError as over:
+                log.info("the round was over before its workers started: %s", over)
+
+    def _assign_worker_ranks(self, *args: Any, **kwargs: Any) -> Any:
+        """torchrun would wait for the others' words for as long as its store allows, whatever becomes of them."""
+        end = time.monotonic() + EXCHANGE
+        while True:
+            try:
+                return super()._assign_worker_ranks(*args, **kwargs)
+            except RuntimeError as error:  # as torch's stores raise
+                if self._handler and not self._handler.holds(LOOK):
+                    raise RoundOverError(str(error)) from error
+                if self._handler is None or time.monotonic() > end:
+                    raise
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result = super()._monitor_workers(worker_group)

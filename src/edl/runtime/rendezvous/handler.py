@@ -32,7 +32,8 @@ from .warm import Zygote
 
 log = logging.getLogger(__name__)
 
-STORE_TIMEOUT = datetime.timedelta(seconds=60)
+REACH = datetime.timedelta(seconds=5)  # to connect to a store
+ANSWER = datetime.timedelta(seconds=0.5)  # of the agents' store; who waits for longer looks whether the round holds
 VERDICT = 60.0  # how long to wait for the service's word about a failure: longer than a change of leader takes
 FLUSH = 2.0
 
@@ -85,7 +86,7 @@ class EdlHandler(RendezvousHandler):  # type: ignore[misc]  # torch is not insta
     def _next(self) -> RendezvousInfo | None:
         """The next round, None if it was over before it could be used."""
         self._store = None  # the store of the last round ends here
-        mine = TCPStore(self._address, 0, is_master=True, wait_for_workers=False, timeout=STORE_TIMEOUT)
+        mine = TCPStore(self._address, 0, is_master=True, wait_for_workers=False, timeout=REACH)
         host = f"[{self._address}]" if ":" in self._address else self._address
         before = self._link.standing.number
         self._link.act(lambda standing: standing.wait(f"{host}:{mine.port}"))
@@ -97,6 +98,7 @@ class EdlHandler(RendezvousHandler):  # type: ignore[misc]  # torch is not insta
         if store is None:
             return None
         self._store = store
+        store.set_timeout(ANSWER)
         log.info("round %d: rank %d of %d", standing.number, standing.rank, len(standing.round.members))
         prefixed = PrefixStore(f"round/{standing.number}", store)
         info = RendezvousStoreInfo(host.strip("[]"), int(port))
@@ -126,11 +128,15 @@ class EdlHandler(RendezvousHandler):  # type: ignore[misc]  # torch is not insta
         while not self._link.standing.stale and self._link.standing.number == number:
             try:
                 socket.create_connection((host, port), timeout=1.0).close()
-                return TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=STORE_TIMEOUT)
+                return TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=REACH)
             except (OSError, RuntimeError) as error:  # torch's errors are RuntimeErrors
                 log.info("rank 0 does not answer at %s:%d yet: %s", host, port, error)
                 self._link.until(lambda standing: bool(standing.stale), 0.1)
         return None
+
+    def holds(self, wait: float = 0.0) -> bool:
+        """Whether the round does, for so many seconds more."""
+        return not self._link.until(lambda standing: bool(standing.stale), wait)
 
     def at_fault(self, *, hard: bool) -> bool:
         """Whether a failure of our workers was their own, or the consequence of somebody else's end."""

@@ -24,6 +24,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from edl.runtime.rendezvous import last_words
+
 READ_AT_IMPORT = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "LD_", "PYTHON", "TORCH_LOGS")
 ACCELERATORS = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/davinci", "/dev/hl")
 PR_SET_PDEATHSIG = 1
@@ -223,7 +225,11 @@ def main(arguments: list[str]) -> None:
     os.close(int(ready))
     request = server.serve()
     if request is not None:
-        run(request)
+        try:
+            run(request)
+        except Exception as error:
+            last_words.leave(error, os.environ, besides=frozenset({__file__, runpy.__file__, "<frozen runpy>"}))
+            raise
     else:
         shutil.rmtree(folder, ignore_errors=True)  # an agent that was killed could not
 
