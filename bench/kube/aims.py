@@ -21,9 +21,7 @@ def compared(results: Sequence[Result]) -> Iterator[str]:
         aims = [
             *(_beside(one, peer) if peer is not None else ()),
             _line(f"{one.memory_mb:.0f} MB at most", one.memory_mb <= MEMORY_MB, f"{MEMORY_MB} MB"),
-            _line(
-                f"{one.calls:.1f} calls a job", one.calls <= one.objects + MORE_CALLS, f"{one.objects + MORE_CALLS:.1f}"
-            ),
+            _calls(one),
         ]
         yield f"{one.contender}, {one.jobs} jobs: {'; '.join(aims)}"
 
@@ -31,6 +29,12 @@ def compared(results: Sequence[Result]) -> Iterator[str]:
 def _beside(one: Result, peer: Result) -> Iterator[str]:
     yield _line(f"running after {one.running:.1f} s", one.running <= peer.running, f"the peer's {peer.running:.1f}")
     yield _line(f"{one.cpu_ms:.1f} ms of CPU a job", one.cpu_ms <= peer.cpu_ms, f"the peer's {peer.cpu_ms:.1f}")
+
+
+def _calls(one: Result) -> str:
+    """To a tenth: a watch that the server ends is begun again, which is a call, but none that a job causes."""
+    most = one.objects + MORE_CALLS
+    return _line(f"{one.calls:.1f} calls a job", round(one.calls, 1) <= round(most, 1), f"{most:.1f}")
 
 
 def _line(found: str, met: bool, aim: str) -> str:

@@ -1,5 +1,6 @@
 """A thousand random plans against the real kube-scheduler: each binds, or is withdrawn, and how soon."""
 
+import logging
 import tempfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ NODES, JOBS_AT_ONCE = 70, 100
 
 
 async def try_plans(count: int, seed: int) -> Tally:
+    logging.getLogger("edl").setLevel(logging.ERROR)  # what it says about jobs that a round takes away is no result
     provide(nodes=False)
     cluster = Cluster(f"bench-plans-{seed}", nodes=0, more_flags=FLAGS)
     cluster.start()
