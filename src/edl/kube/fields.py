@@ -1,7 +1,7 @@
 """Finding cached objects by what they say: their owners, a label, their namespace, any attribute."""
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -58,57 +58,57 @@ class Indexes:
         return tuple(self._entries[index][3].get(value, ()))  # a copy at one stroke: the loop may write meanwhile
 
     def enter(self, key: Key, item: Object) -> None:
-        _enter(self._all, key, item)
+        for entry in self._all:
+            _enter(entry[3], key, _values(entry, key, item))
 
     def leave(self, key: Key, item: Object) -> None:
-        _leave(self._all, key, item)
+        for entry in self._all:
+            _leave(entry[3], key, _values(entry, key, item))
 
     def move(self, key: Key, old: Object, new: Object) -> None:
         before, after = old.metadata, new.metadata
         settled = after.labels is before.labels and after.owner_references is before.owner_references
         same = settled and getattr(new, "spec", None) is getattr(old, "spec", None)
         for entry in self._unsettled if same else self._all:
-            if list(_values([entry], key, old)) != list(_values([entry], key, new)):
-                _leave([entry], key, old)
-                _enter([entry], key, new)
+            was, now = _values(entry, key, old), _values(entry, key, new)
+            if was != now:
+                _leave(entry[3], key, was)
+                _enter(entry[3], key, now)
 
     def validate(self, objects: Mapping[Key, Object]) -> None:
         """For tests: they hold exactly what the objects say."""
-        for name, read, values, buckets in self._all:
+        for entry in self._all:
             expected: _Buckets = {}
             for key, item in objects.items():
-                _enter([(name, read, values, expected)], key, item)
-            assert buckets == expected, f"index {name!r} differs from the objects"
+                _enter(expected, key, _values(entry, key, item))
+            assert entry[3] == expected, f"index {entry[0]!r} differs from the objects"
 
 
-def _values(entries: list[_Entry], key: Key, item: Object) -> Iterator[tuple[_Buckets, Sequence[Hashable]]]:
-    for name, read, values, buckets in entries:
-        found: Sequence[Hashable] = ()
-        try:
-            field = read(item)
-            found = () if field is None else values(field)
-        except AttributeError:  # a part of the path is absent
-            pass
-        except Exception:  # the function is the caller's: one odd object must not end the informer
-            log.exception("index %r failed for %s; the object is left out of it", name, name_of(key))
-        yield buckets, found
+def _values(entry: _Entry, key: Key, item: Object) -> Sequence[Hashable]:
+    name, read, values, _ = entry
+    try:
+        field = read(item)
+        return () if field is None else values(field)
+    except AttributeError:  # a part of the path is absent
+        return ()
+    except Exception:  # the function is the caller's: one odd object must not end the informer
+        log.exception("index %r failed for %s; the object is left out of it", name, name_of(key))
+        return ()
 
 
-def _enter(entries: list[_Entry], key: Key, item: Object) -> None:
-    for buckets, values in _values(entries, key, item):
-        for value in values:
-            bucket = buckets.get(value)
-            if bucket is None:
-                buckets[value] = {key: None}
-            else:
-                bucket[key] = None
+def _enter(buckets: _Buckets, key: Key, values: Sequence[Hashable]) -> None:
+    for value in values:
+        bucket = buckets.get(value)
+        if bucket is None:
+            buckets[value] = {key: None}
+        else:
+            bucket[key] = None
 
 
-def _leave(entries: list[_Entry], key: Key, item: Object) -> None:
-    for buckets, values in _values(entries, key, item):
-        for value in values:
-            bucket = buckets.get(value)
-            if bucket is not None:
-                bucket.pop(key, None)
-                if not bucket:
-                    del buckets[value]
+def _leave(buckets: _Buckets, key: Key, values: Sequence[Hashable]) -> None:
+    for value in values:
+        bucket = buckets.get(value)
+        if bucket is not None:
+            bucket.pop(key, None)
+            if not bucket:
+                del buckets[value]

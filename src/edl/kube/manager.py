@@ -6,7 +6,6 @@ or a part fails that must not, `run` raises and the process should exit: a resta
 """
 
 import asyncio
-import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
+from . import memory
 from .controller import Controller
 from .informer import Informer
 from .lease import Lease
@@ -56,6 +56,7 @@ class Manager:
         self._stopping.set()
 
     async def run(self) -> None:
+        memory.keep_freed()
         keepers = [*(informer.run for informer in self._informers), *([self._recorder.run] if self._recorder else [])]
         async with self._serve(), _together(keepers) as keeping:
             try:
@@ -81,8 +82,7 @@ class Manager:
     async def _work(self) -> None:
         await asyncio.gather(*(informer.wait_synced() for informer in self._informers))
         log.info("caches are complete: %s", {one.resource.plural: len(one) for one in self._informers})
-        gc.collect()
-        gc.freeze()  # the caches outlive every collection: looking through them again and again only costs
+        memory.freeze()
         if self._lease is None:
             await self._lead()
         else:
