@@ -12,10 +12,9 @@ LAST_RETRY = 15.0
 
 
 class Notes(msgspec.Struct):
-    """`soft_since`: since when a change that may wait does so. `worded_at`: when words alone were last written."""
+    """`worded_at`: when words alone were last written."""
 
     worded_at: float
-    soft_since: float | None = None
     made: set[ObjectKey] = set()
     refusals: dict[ObjectKey, Refusal] = {}
     pauses: dict[ObjectKey, float] = {}

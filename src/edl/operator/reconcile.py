@@ -38,7 +38,7 @@ from edl.operator.resources import RawJob
 log = logging.getLogger(__name__)
 
 SEEN_WITHIN = 10.0
-MOVING, STARTING = 16, 4  # times as long as usual
+MOVING, STARTING, CROWD = 16, 4, 50  # times as long as usual
 NOT_YET = frozenset({"creating", "pending"})  # phases before a job first runs, as kinds call them
 UNWATCHED = frozenset({Secret.KIND})
 
@@ -99,6 +99,8 @@ class Reconciler:
         self._settings, self._service, self._settle, self._clock = settings, service, settle, clock
         self._plans = PlanBook(caches.plans)
         self._notes: dict[str, Notes] = {}
+        self._waiting: dict[str, float] = {}
+        """Since when a change that may wait does so, by the job's uid."""
         self._keys: dict[JobKey, str] = {}
 
     async def __call__(self, named: Key) -> float | None:
@@ -121,6 +123,7 @@ class Reconciler:
         known = self._keys.get(key)
         if known is not None and known != uid:
             self._notes.pop(known, None)
+            self._waiting.pop(known, None)
             del self._keys[key]
         if uid is not None:
             self._keys[key] = uid
@@ -180,12 +183,12 @@ class Reconciler:
         versions: dict[Resource, int] = {}
         changed = outcome.status != entry.status
         patience = self._patience(entry, outcome)
-        ready = outcome.urgent or self._is_time(notes, outcome, changed, now, patience)
+        ready = outcome.urgent or self._is_time(entry.uid, outcome, changed, now, patience)
         if changed and ready:
             versions[self._kind.resource] = await self._write_status(entry, outcome, notes, now)
         soft = outcome.soft if ready and not outcome.urgent else ()
         if soft:
-            notes.soft_since = None
+            self._waiting.pop(entry.uid, None)
         intents = outcome.intents + soft
         deeds = await self._executor.carry_out(intents, namespace=entry.raw.metadata.namespace, job_uid=entry.uid)
         self._note(notes, deeds, now)
@@ -193,27 +196,27 @@ class Reconciler:
             self._tell(entry.raw, outcome.deeds)
         async with asyncio.timeout(SEEN_WITHIN):
             await self._caches.wait_seen(versions | deeds.versions)
-        return self._again(notes, outcome, deeds, patience)
+        return self._again(entry.uid, notes, outcome, deeds, patience)
 
     def _patience(self, entry: Entry, outcome: Outcome) -> float:
         """Numbers alone wait longer as long as more of them are sure to come: much longer until the job has half its
-        size, a little until it runs. After that, what happens to a pod is in the status within a second.
+        size, a little until it runs, and the longer the more jobs do so. After that, what happens to a pod is in the
+        status within a second.
         """
         scale = self._kind.scale_of(outcome.status)
         if scale is None or outcome.status.conditions != entry.status.conditions:
             return self._settle
+        crowd = min(len(self._waiting), CROWD)
         if 2 * scale.current < (scale.target or 0):
-            return self._settle * MOVING
-        return self._settle * STARTING if outcome.status.phase.lower() in NOT_YET else self._settle
+            return self._settle * max(MOVING, crowd)
+        return self._settle * (max(STARTING, crowd) if outcome.status.phase.lower() in NOT_YET else 1)
 
-    def _is_time(self, notes: Notes, outcome: Outcome, changed: bool, now: float, patience: float) -> bool:
+    def _is_time(self, uid: str, outcome: Outcome, changed: bool, now: float, patience: float) -> bool:
         """Whether what may wait has waited long enough. The end of a job waits for nothing."""
         if not changed and not outcome.soft:
-            notes.soft_since = None
+            self._waiting.pop(uid, None)
             return False
-        if notes.soft_since is None:
-            notes.soft_since = now
-        return outcome.status.finished or now - notes.soft_since >= patience
+        return outcome.status.finished or now - self._waiting.setdefault(uid, now) >= patience
 
     async def _write_status(self, entry: Entry, outcome: Outcome, notes: Notes, now: float) -> int:
         metadata = entry.raw.metadata
@@ -221,7 +224,7 @@ class Reconciler:
         patch = (replace("/metadata/resourceVersion", metadata.resource_version), add("/status", status))
         change = Change(self._kind.resource.kind, metadata.name, metadata.resource_version, patch, "status")
         deeds = await self._executor.carry_out([change], namespace=metadata.namespace, job_uid=entry.uid)
-        notes.soft_since = None
+        self._waiting.pop(entry.uid, None)
         if outcome.status.reason != entry.status.reason:
             notes.worded_at = now
         self._tell(entry.raw, outcome.events)
@@ -231,12 +234,12 @@ class Reconciler:
         notes.succeed(deeds.made, unwatched=UNWATCHED)
         notes.refuse(deeds.refusals, now)
 
-    def _again(self, notes: Notes, outcome: Outcome, deeds: Deeds, patience: float) -> float | None:
+    def _again(self, uid: str, notes: Notes, outcome: Outcome, deeds: Deeds, patience: float) -> float | None:
         if deeds.refusals:
             return 0.0  # to say so in the status: nothing else will make us look again
         times = [outcome.wake, notes.next_expiry()]
-        if notes.soft_since is not None:
-            times.append(notes.soft_since + patience)
+        if uid in self._waiting:
+            times.append(self._waiting[uid] + patience)
         soonest = min((when for when in times if when is not None), default=None)
         return None if soonest is None else max(0.0, soonest - self._clock())
 
