@@ -42,10 +42,6 @@ class Handler(Generic[T]):
         self._thread: queue.SimpleQueue[Change[T] | None] | None = None
 
     @property
-    def backlog(self) -> int:
-        return len(self._pending) + (self._thread.qsize() if self._thread else 0)
-
-    @property
     def threaded(self) -> bool:
         return self._thread is not None
 

@@ -4,10 +4,27 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from prometheus_client import Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily as Counter
+from prometheus_client.core import GaugeMetricFamily as Gauge
+from prometheus_client.core import HistogramMetricFamily, Metric
 
 from .controller import Controller
 from .informer import Informer
+
+_CACHES: list[tuple[Any, str, str, Any]] = [
+    (Gauge, "edl_cache_objects", "Objects in the cache", len),
+    (Gauge, "edl_cache_age_seconds", "Time since the server last said anything", lambda one: one.age),
+    (Gauge, "edl_cache_synced", "1 once the cache was complete", lambda one: float(one.synced)),
+    (Counter, "edl_cache_lists", "Lists of everything", lambda one: one.lists),
+    (Counter, "edl_cache_watches", "Watches begun", lambda one: one.watches),
+    (Counter, "edl_cache_events", "Events received", lambda one: one.events),
+    (Counter, "edl_cache_malformed", "Objects that could not be read", lambda one: one.malformed),
+]
+_QUEUES: list[tuple[Any, str, str, Any]] = [
+    (Gauge, "edl_queue_depth", "Keys that wait for a worker", lambda one: len(one.queue)),
+    (Gauge, "edl_queue_delayed", "Keys that wait for their time", lambda one: one.queue.delayed),
+    (Gauge, "edl_queue_working", "Keys being reconciled", lambda one: one.queue.working),
+]
 
 
 class RuntimeCollector:
@@ -17,59 +34,30 @@ class RuntimeCollector:
         self._informers, self._controllers = informers, controllers
 
     def collect(self) -> Iterable[Metric]:
-        yield from self._caches()
-        yield from self._queues()
-
-    def _caches(self) -> Iterable[Metric]:
-        for name, help_, read in (
-            ("edl_cache_objects", "Objects in the cache", len),
-            ("edl_cache_age_seconds", "Time since the server last said anything", lambda one: one.age),
-            ("edl_cache_synced", "1 once the cache was complete", lambda one: float(one.synced)),
-        ):
-            yield self._gauge(name, help_, "resource", [(_name(one), read(one)) for one in self._informers])
-        for field, help_ in (
-            ("lists", "Lists of everything"),
-            ("watches", "Watches begun"),
-            ("events", "Events received"),
-            ("malformed", "Objects that could not be read"),
-        ):
-            family = CounterMetricFamily(f"edl_cache_{field}", help_, labels=["resource"])
-            for one in self._informers:
-                family.add_metric([_name(one)], getattr(one, field))
-            yield family
-        errors = CounterMetricFamily(
-            "edl_handler_errors", "Changes that a handler failed on", labels=["resource", "handler"]
+        caches, controllers = [(_name(one), one) for one in self._informers], self._controllers
+        for kind, name, help_, read in _CACHES:
+            yield _filled(kind(name, help_, labels=["resource"]), [((who,), read(one)) for who, one in caches])
+        for kind, name, help_, read in _QUEUES:
+            yield _filled(kind(name, help_, labels=["controller"]), [((one.name,), read(one)) for one in controllers])
+        errors = Counter("edl_handler_errors", "Changes that a handler failed on", labels=["resource", "handler"])
+        yield _filled(errors, [((who, each.name), each.errors) for who, one in caches for each in one.handlers])
+        outcomes = Counter("edl_reconciles", "Reconciles by outcome", labels=["controller", "outcome"])
+        yield _filled(
+            outcomes, [((one.name, how), count) for one in controllers for how, count in one.outcomes.items()]
         )
-        for one in self._informers:
-            for handler in one.handlers:
-                errors.add_metric([_name(one), handler.name], handler.errors)
-        yield errors
+        waits = HistogramMetricFamily("edl_queue_seconds", "Time a key waited for a worker", labels=["controller"])
+        durations = HistogramMetricFamily("edl_reconcile_seconds", "Time a reconcile took", labels=["controller"])
+        for one in controllers:
+            _add_histogram(waits, one.name, one.waits)
+            _add_histogram(durations, one.name, one.durations)
+        yield from (waits, durations)
 
-    def _queues(self) -> Iterable[Metric]:
-        for name, help_, read in (
-            ("edl_queue_depth", "Keys that wait for a worker", len),
-            ("edl_queue_delayed", "Keys that wait for their time", lambda queue: queue.delayed),
-            ("edl_queue_working", "Keys being reconciled", lambda queue: queue.working),
-        ):
-            yield self._gauge(name, help_, "controller", [(one.name, read(one.queue)) for one in self._controllers])
-        outcomes = CounterMetricFamily("edl_reconciles", "Reconciles by outcome", labels=["controller", "outcome"])
-        for one in self._controllers:
-            for outcome, count in one.outcomes.items():
-                outcomes.add_metric([one.name, outcome], count)
-        yield outcomes
-        for field, help_ in (("waits", "Time a key waited for a worker"), ("durations", "Time a reconcile took")):
-            name = "edl_queue_seconds" if field == "waits" else "edl_reconcile_seconds"
-            family = HistogramMetricFamily(name, help_, labels=["controller"])
-            for one in self._controllers:
-                _add_histogram(family, one.name, getattr(one, field))
-            yield family
 
-    @staticmethod
-    def _gauge(name: str, help_: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
-        family = GaugeMetricFamily(name, help_, labels=[label])
-        for who, value in values:
-            family.add_metric([who], value)
-        return family
+def _filled(family: Any, rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+    for labels, value in rows:
+        family.add_metric(labels, value)
+    filled: Metric = family
+    return filled
 
 
 def _add_histogram(family: HistogramMetricFamily, who: str, histogram: Histogram) -> None:

@@ -51,14 +51,12 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     items: list[T]
     version: str
     next: str = ""
-    remaining: int | None = None
     malformed: list[Malformed] = []
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
-    remaining_item_count: int | None = None
 
 
 class _List(msgspec.Struct, Generic[T]):
@@ -106,8 +104,7 @@ def decode_page(body: bytes | bytearray, wanted: type[T]) -> Page[T]:
     except msgspec.ValidationError:
         page = decoder(generic[msgspec.Raw]).decode(body)
         items, malformed = _one_by_one(page.items or [], wanted)
-    meta = page.metadata
-    return Page(items, meta.resource_version, meta.continue_, meta.remaining_item_count, malformed)
+    return Page(items, page.metadata.resource_version, page.metadata.continue_, malformed)
 
 
 def _one_by_one(raws: list[msgspec.Raw], wanted: type[T]) -> tuple[list[T], list[Malformed]]:

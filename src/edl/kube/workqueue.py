@@ -38,8 +38,6 @@ class WorkQueue(Generic[K]):
         self._idle.set()
         self._numbers = itertools.count()
         self._closed = False
-        self.added = 0
-        self.retried = 0
 
     def __len__(self) -> int:
         """Keys that wait for a worker now; those that wait for a time are `delayed`."""
@@ -57,7 +55,6 @@ class WorkQueue(Generic[K]):
         """A lower priority number goes first. Of several adds the soonest time and the best priority count."""
         if self._closed:
             return
-        self.added += 1
         if delay > 0:
             self._add_later(key, priority, delay)
             return
@@ -91,7 +88,6 @@ class WorkQueue(Generic[K]):
 
     def _due(self, key: K) -> None:
         _, priority, _ = self._delayed.pop(key)
-        self.added -= 1  # counted when it was added with its delay
         self.add(key, priority=priority)
 
     async def get(self) -> tuple[K, float]:
@@ -132,7 +128,6 @@ class WorkQueue(Generic[K]):
         priority = self._again.pop(key, None)
         if priority is not None:
             closed, self._closed = self._closed, False  # what came before the end is still owed
-            self.added -= 1
             self.add(key, priority=priority)
             self._closed = closed
         elif not self._queued and not self._working:
@@ -143,7 +138,6 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = jittered(failures, self._base, self._cap, self._rng)
-        self.retried += 1
         self.add(key, priority=priority, delay=delay)
         return delay
 
