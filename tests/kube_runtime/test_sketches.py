@@ -148,14 +148,24 @@ async def test_a_spec_that_cannot_be_read_hides_no_other(caplog: pytest.LogCaptu
         await until(lambda: sizes() == {"good": 2, "bad": 1})
         api.put("things", "bad", spec={"size": 3})
         api.remove("things", "good")
-        await until(lambda: sizes() == {"bad": 3})
+        api.put("things", "nulls", spec={"size": 4, "nodeName": None}, phase=None)
+        await until(lambda: sizes() == {"bad": 3, "nulls": 4})
     assert informer.malformed == 2
     assert "Thing default/never cannot be read" in caplog.text
     assert "Thing default/bad cannot be read" in caplog.text
 
 
-def test_a_kind_without_a_spec_is_decoded_as_it_is() -> None:
-    assert Sketches.of(Thing) is None
+class Checked(msgspec.Struct, frozen=True):
+    metadata: Meta
+    spec: Spec = Spec()
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.spec, Spec)
+
+
+@pytest.mark.parametrize("kind", [Thing, Checked])
+def test_other_kinds_are_decoded_as_they_are(kind: Any) -> None:
+    assert Sketches.of(kind) is None
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if "spec" in kind.__struct_fields__])

@@ -4,8 +4,9 @@ An object is decoded into a sketch first, whose labels, owners and spec are stil
 those of before get the values of before: nothing is built, compared or freed, and no index moves. Other bytes are
 decoded at once, so that what does not fit its type is noticed as it arrives. Then the sketch becomes the object.
 
-That the bytes are those of before is told by a hash of 64 bits with a key of this process alone (SipHash). Chance would
-need 2^64 changes of one object to hit the hash of its last version, and nobody can aim who does not know the key.
+That the bytes are those of before is told by a hash of 64 bits with a key of this process alone (SipHash; do not set
+PYTHONHASHSEED). Chance would need 2^64 changes of one object to hit the hash of its last version, and nobody can aim
+who does not know the key.
 """
 
 from sys import intern
@@ -22,7 +23,7 @@ _MOST = 1 << 16  # lists of owners; beyond so many they are forgotten, as to hav
 
 
 class Sketches(Generic[T]):
-    """`type` is what to decode events into, and `complete` makes an object of `kind` of that. Use `of`."""
+    """`type` is what to decode into, and `complete` makes an object of `kind` of that. Use `of`."""
 
     def __init__(self, kind: type[T], meta: type[Any], labels: FieldInfo, owners: FieldInfo, spec: FieldInfo) -> None:
         self._kind, self._meta = kind, meta
@@ -33,15 +34,15 @@ class Sketches(Generic[T]):
 
     @classmethod
     def of(cls, kind: type[T]) -> "Sketches[T] | None":
-        """None for a kind without a spec: what is small or hardly changes is decoded as it is."""
+        """None for a kind that has no spec to spare, or a `__post_init__`, which would meet bytes in a sketch."""
         struct: Any = kind
         found = {field.name: field for field in fields(struct)}
         meta = found["metadata"].type
         found |= {f"metadata.{field.name}": field for field in fields(meta)}
-        try:
-            return cls(kind, meta, found["metadata.labels"], found["metadata.owner_references"], found["spec"])
-        except KeyError:
+        parts = [found[path] for path in ("metadata.labels", "metadata.owner_references", "spec") if path in found]
+        if len(parts) < 3 or hasattr(kind, "__post_init__") or hasattr(meta, "__post_init__"):
             return None
+        return cls(kind, meta, *parts)
 
     def complete(self, sketch: Any, old: T | None, known: int | None) -> int:
         """Returns the hash of the bytes, which is `known` where they are those of `old`. Or msgspec.ValidationError."""
