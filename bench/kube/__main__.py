@@ -62,7 +62,8 @@ async def plans(count: int, seed: int) -> None:
     started = time.monotonic()
     tally = await try_plans(count, seed)
     fates = ", ".join(f"{fate}: {number}" for fate, number in tally.fates.most_common())
-    print(f"{tally.plans} random plans (seed {seed}) in {time.monotonic() - started:.0f} s: {fates}")
+    seconds = time.monotonic() - started
+    print(f"{tally.made} random plans for {tally.jobs} jobs (seed {seed}) in {seconds:.0f} s: {fates}")
     print(
         f"  the longest that a pod was without a node before it was bound or withdrawn: {tally.slowest:.1f} s", end=""
     )

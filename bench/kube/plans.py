@@ -1,5 +1,6 @@
 """A thousand random plans against the real kube-scheduler: each binds, or is withdrawn, and how soon."""
 
+import itertools
 import logging
 import tempfile
 from pathlib import Path
@@ -9,7 +10,7 @@ from tests.kube.cluster.cluster import Cluster, provide
 from tests.kube.cluster.kwok import kwok
 from tests.kube.plans import Tally, planning
 
-NODES, JOBS_AT_ONCE = 70, 100
+NODES, JOBS_AT_ONCE = 120, 100
 
 
 async def try_plans(count: int, seed: int) -> Tally:
@@ -23,8 +24,10 @@ async def try_plans(count: int, seed: int) -> Tally:
             kwok(cluster.kubeconfig, Path(directory), lease_seconds=40),
         ):
             async with planning(cluster.kubeconfig, seed, nodes=NODES) as plans:
-                for number in range(count // JOBS_AT_ONCE):
+                for number in itertools.count():
                     await plans.round(number, JOBS_AT_ONCE)
+                    if plans.tally.made >= count:
+                        break
         return plans.tally
     finally:
         cluster.stop()

@@ -40,8 +40,13 @@ class Tally:
     slowest: float = 0.0
 
     @property
-    def plans(self) -> int:
+    def jobs(self) -> int:
         return self.fates.total()
+
+    @property
+    def made(self) -> int:
+        """Plans that put somebody somewhere. For jobs that wait from the start none was made."""
+        return self.jobs - self.fates["waits"]
 
 
 class Plans:

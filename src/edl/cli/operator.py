@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lease", metavar="SECONDS", type=float, default=15.0, help="how long a silent leader leads (%(default)g)"
     )
-    parser.add_argument("--workers", metavar="N", type=int, default=8, help="jobs looked at at the same time")
+    parser.add_argument("--workers", metavar="N", type=int, default=16, help="jobs looked at at a time (%(default)s)")
     parser.add_argument("--probes", metavar="HOST:PORT", help="serve /healthz, /readyz and /metrics here")
     _service_arguments(parser)
     parser.add_argument("--no-crds", action="store_true", help="do not register the kinds")

@@ -63,10 +63,10 @@ class Executor:
         self._making, self._deleting = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)
 
     async def carry_out(self, intents: Sequence[Intent], *, namespace: str, job_uid: str) -> Deeds:
-        """In order; pods, which do not depend on each other, several at a time, and so are Services."""
+        """In order; pods and Services, which do not depend on each other, several at a time."""
         deeds = Deeds()
-        for kind, group in groupby(intents, lambda intent: intent.kind):
-            if kind in (Pod.KIND, Service.KIND):
+        for free, group in groupby(intents, lambda intent: intent.kind in (Pod.KIND, Service.KIND)):
+            if free:
                 await self._together(list(group), namespace, job_uid, deeds)
             else:
                 for intent in group:
