@@ -21,7 +21,7 @@ from tests.kube.cluster.cluster import Cluster, provide
 from tests.kube.cluster.kubectl import Kubectl, KubectlError, eventually, existing_kubeconfig, kubectl_of
 from tests.kube.cluster.packages import MissingError, require_root
 from tests.kube.image import IMAGE, project_image
-from tests.kube.workers import interrupt, shared
+from tests.kube.workers import group, interrupt, shared
 
 NODES = 2
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:edl-operator"
@@ -40,13 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if "own_cluster" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.may_skip(reason))
                 item.add_marker(pytest.mark.skip(reason))
-            elif _group(item) == "pods":
+            elif group(item) == "pods":
                 item.add_marker(pytest.mark.may_skip(reason))
-
-
-def _group(item: pytest.Item) -> str:
-    mark = item.get_closest_marker("xdist_group")
-    return str(mark.args[0]) if mark else ""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -56,7 +51,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     ours = [item for item in session.items if item.get_closest_marker("kube")]
     wanted = {name for item in ours for name in getattr(item, "fixturenames", ())}
-    wanted |= {name for item in ours for name in _ASKED_LATER.get(_group(item), ())}
+    wanted |= {name for item in ours for name in _ASKED_LATER.get(group(item), ())}
     if session.config.option.collectonly or not wanted & {"api", "cluster", "own_cluster", "image"}:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")

@@ -45,8 +45,8 @@ def leader(kubectl: Kubectl) -> str:
     found = kubectl.within(NAMESPACE).get("leases,pods")["items"]
     leases = [one for one in found if one["kind"] == "Lease" and one["metadata"]["name"] == "edl-operator"]
     holder = leases[0]["spec"].get("holderIdentity", "") if leases else ""
-    there = [one["metadata"]["name"] for one in found if "deletionTimestamp" not in one["metadata"]]
-    return next((name for name in there if holder.startswith(f"{name}-")), "")
+    pods = [one["metadata"] for one in found if one["kind"] == "Pod" and "deletionTimestamp" not in one["metadata"]]
+    return next((pod["name"] for pod in pods if holder.startswith(f"{pod['name']}-")), "")
 
 
 def operators(kubectl: Kubectl) -> dict[str, Manifest]:

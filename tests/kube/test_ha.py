@@ -211,6 +211,7 @@ def test_a_node_that_is_lost_takes_no_job_with_it(own_cluster: Cluster, pair: Ku
         after = eventually(lambda: _fewer(job, before, lost.name), within=90, what="the loss is noticed")
     finally:
         lost.revive()
+    assert vacancy(own_cluster, old) <= LEASE + 1
     status = job.get("trainingjob", "calm")["status"]
     assert status["phase"] in ("running", "scaling")
     assert len(after) == 2

@@ -2,15 +2,21 @@
 
 Most of a test's time is waiting, so several groups run at once, each on clusters of its worker's own. Without workers
 (`pytest -n 0`) everything runs in one process, on one cluster of each sort, in the order of the files.
+
+The names of groups are xdist's own marks. It would send them in the names of tests, where this pytest has no place for
+them any more: so workers write them down, and whoever started the workers reads that.
 """
 
+import json
 import signal
 import time
 from collections.abc import Generator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # it has no types
 
 from tests.kube.cluster.cluster import clear_leftovers, clusters
 
@@ -31,38 +37,80 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("kube") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
-    if getattr(config.option, "dist", "no") == "loadgroup":
-        items.sort(key=_turn)
+            item.add_marker(pytest.mark.xdist_group(_default(item)))
+    if shared(config):
+        items.sort(key=lambda item: _turn(group(item)))
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)  # stable: the others stay as they are
 
 
-def _group(item: pytest.Item) -> str:
+def _default(item: pytest.Item) -> str:
     if item.get_closest_marker("last"):
         return "last"
     used = set(getattr(item, "fixturenames", ()))
     return next((name for name, fixtures in _OF_FIXTURES.items() if used & fixtures), item.path.stem)
 
 
-def _turn(item: pytest.Item) -> int:
+def group(item: pytest.Item) -> str:
+    """Of tests of this tier; empty for others."""
     mark = item.get_closest_marker("xdist_group")
-    name = mark.args[0] if mark else ""
-    return GROUPS.index(name) if name in GROUPS else GROUPS.index("others")
+    return str(mark.args[0]) if mark else ""
 
 
-# What workers tell each other, by files that all of them see.
+def _turn(name: str) -> int:
+    return GROUPS.index(name if name in GROUPS else "others")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before xdist says that this worker has its tests."""
+    if directory := shared(session.config):
+        told = json.dumps({item.nodeid: group(item) for item in session.items})
+        (directory / f"groups-{_me(session.config)}").write_text(told)
+
+
+class Groups(LoadScopeScheduling):  # type: ignore[misc]  # as above
+    """Whole groups, in the order of their tests."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        self._config = config
+        self._groups: dict[str, str] = {}
+
+    def _split_scope(self, nodeid: str) -> str:
+        if not self._groups:
+            self._groups = json.loads((_directory(self._config) / "groups-gw0").read_text())
+        return self._groups[nodeid] or nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups | None:
+    return Groups(config, log) if _has_workers(config) else None
+
+
+# What workers tell each other and whoever started them, by files that all see.
+
+
+def _directory(config: pytest.Config) -> Path:
+    """Of the whole session; workers have theirs in it."""
+    factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]  # the fixture comes too late
+    return factory.getbasetemp()
 
 
 def shared(config: pytest.Config) -> Path | None:
-    """A directory of all workers of this session; None where one process runs all tests."""
-    return Path(config.option.basetemp).parent if hasattr(config, "workerinput") else None
+    """A directory of all workers of this session; None where one process runs all tests, or starts the workers."""
+    in_groups = getattr(config.option, "loadgroup", False) and hasattr(config, "workerinput")
+    return _directory(config).parent if in_groups else None
+
+
+def _me(config: pytest.Config) -> str:
+    return str(config.workerinput["workerid"])  # type: ignore[attr-defined]  # xdist's, in workers
 
 
 def until_others_end(config: pytest.Config, *, within: float) -> None:
     """Returns when every other worker has run its tests and stopped its clusters."""
     if (directory := shared(config)) is None:
         return
-    others = config.workerinput["workercount"] - 1  # type: ignore[attr-defined]  # xdist's, in workers
+    others = config.workerinput["workercount"] - 1  # type: ignore[attr-defined]  # as above
     deadline = time.monotonic() + within
     while len(ended := sorted(path.name for path in directory.glob("ended-*"))) < others:
         assert time.monotonic() < deadline, f"only {ended} of {others} other workers ended within {within:.0f} s"
@@ -75,7 +123,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
     they are given ten seconds to end in when the session is interrupted."""
     yield
     if directory := shared(session.config):
-        (directory / f"ended-{session.config.workerinput['workerid']}").touch()  # type: ignore[attr-defined]
+        (directory / f"ended-{_me(session.config)}").touch()
     elif _has_workers(session.config) and any(clusters().glob("*")):
         clear_leftovers()
 
