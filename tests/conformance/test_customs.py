@@ -171,15 +171,18 @@ async def test_two_versions_show_one_object(t: Trace) -> None:
     await t.get("/apis/versions.edl.dev", look=lambda found: found)
 
 
+async def _is_established(t: Trace) -> bool:
+    _, found, _ = await t.send("GET", f"{DEFINITIONS}/boxes.complete.edl.dev")
+    return [one["status"] for one in found["status"]["conditions"] or ()] == ["True", "True"]
+
+
 async def test_definition_is_completed(t: Trace) -> None:
     crd = definition("complete.edl.dev", "boxes", "Box")
     del crd["spec"]["names"]["shortNames"]
     await t.post(DEFINITIONS, crd, show="spec.names")
     async with asyncio.timeout(30):
-        while True:
-            _, found, _ = await t.send("GET", f"{DEFINITIONS}/boxes.complete.edl.dev")
-            if len(found["status"]["conditions"] or []) == 2:
-                break
+        # Kubernetes accepts its names, installs it and tells of it in three steps.
+        while not (await _is_established(t) and (await t.send("GET", "/apis/complete.edl.dev/v1"))[0] == 200):
             await asyncio.sleep(0.05)
     await t.get(f"{DEFINITIONS}/boxes.complete.edl.dev", show="status")
     await t.get(
