@@ -121,7 +121,10 @@ class HttpTransport:
     async def _attempt(self, request: Request, auth: Auth) -> aiohttp.ClientResponse:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0)  # a watch holds its connection: a limit would starve the calls
-            self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, read_bufsize=2**18)
+            jar = aiohttp.DummyCookieJar()  # nobody sends any, and looking for them costs with every call
+            self._session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=jar, auto_decompress=False, read_bufsize=2**18
+            )
         headers = {**request.headers, **self._headers, "Accept": request.accept, **auth.headers}
         if request.body is not None:
             headers["Content-Type"] = request.content_type

@@ -65,7 +65,8 @@ def job_of_pod(kind: str) -> Callable[[Pod | None, Pod | None], set[Key]]:
     of_any = job_of(kind)
 
     def keys(old: Pod | None, new: Pod | None) -> set[Key]:
-        return set() if old is not None and new is not None and _only_bound(old, new) else of_any(old, new)
+        named = of_any(old, new)
+        return set() if named and old is not None and new is not None and _only_bound(old, new) else named
 
     return keys
 
