@@ -9,6 +9,20 @@ from edl.jobs.outcome import ObjectKey, Refusal
 
 FIRST_RETRY = 1.0
 LAST_RETRY = 15.0
+MOVING, STARTING, CROWD = 16, 4, 50  # times as long as usual
+NOT_YET = frozenset({"creating", "pending"})  # phases before a job first runs, as kinds call them
+
+
+def for_numbers(current: int, target: int, phase: str, waiting: int) -> int:
+    """How many times as long as usual a job's numbers wait to be written, when nothing but numbers has changed.
+
+    Longer as long as more of them are sure to come: much longer until the job has half its size, a little until it
+    runs, and the longer the more jobs are `waiting` so. After that, what happens to a pod is told within a second.
+    """
+    crowd = min(waiting, CROWD)
+    if 2 * current < target:
+        return max(MOVING, crowd)
+    return max(STARTING, crowd) if phase.lower() in NOT_YET else 1
 
 
 class Notes(msgspec.Struct):

@@ -31,15 +31,13 @@ from edl.operator.caches import Caches
 from edl.operator.executor import Deeds, Executor
 from edl.operator.grants import Grants
 from edl.operator.kinds import JobKey, JobKind
-from edl.operator.notes import Notes
+from edl.operator.notes import Notes, for_numbers
 from edl.operator.plans import PlanBook
 from edl.operator.resources import RawJob
 
 log = logging.getLogger(__name__)
 
 SEEN_WITHIN = 10.0
-MOVING, STARTING, CROWD = 16, 4, 50  # times as long as usual
-NOT_YET = frozenset({"creating", "pending"})  # phases before a job first runs, as kinds call them
 UNWATCHED = frozenset({Secret.KIND})
 
 
@@ -199,17 +197,11 @@ class Reconciler:
         return self._again(entry.uid, notes, outcome, deeds, patience)
 
     def _patience(self, entry: Entry, outcome: Outcome) -> float:
-        """Numbers alone wait longer as long as more of them are sure to come: much longer until the job has half its
-        size, a little until it runs, and the longer the more jobs do so. After that, what happens to a pod is in the
-        status within a second.
-        """
+        """What a job says of itself waits a moment for more, numbers alone longer."""
         scale = self._kind.scale_of(outcome.status)
         if scale is None or outcome.status.conditions != entry.status.conditions:
             return self._settle
-        crowd = min(len(self._waiting), CROWD)
-        if 2 * scale.current < (scale.target or 0):
-            return self._settle * max(MOVING, crowd)
-        return self._settle * (max(STARTING, crowd) if outcome.status.phase.lower() in NOT_YET else 1)
+        return self._settle * for_numbers(scale.current, scale.target or 0, outcome.status.phase, len(self._waiting))
 
     def _is_time(self, uid: str, outcome: Outcome, changed: bool, now: float, patience: float) -> bool:
         """Whether what may wait has waited long enough. The end of a job waits for nothing."""
