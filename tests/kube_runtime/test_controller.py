@@ -9,7 +9,7 @@ import pytest
 
 from edl.kube.controller import Controller, Source, its_controller
 from edl.kube.errors import ApiError, ConnectionLostError, Status
-from edl.kube.handlers import SLICE, STRIKES, Handler
+from edl.kube.handlers import FORGIVEN, SLICE, STRIKES, Handler
 from edl.kube.objects import Key
 from edl.kube.workqueue import WorkQueue
 from tests.kube_runtime.fake_api import FakeApi
@@ -234,6 +234,25 @@ async def test_a_slow_handler_works_in_slices() -> None:
     await until(lambda: len(calls) == 101)
     assert calls.index("quick") <= SLICE / 0.001 + 1
     assert not first.threaded
+
+
+@pytest.mark.parametrize(("every", "moved"), [(FORGIVEN + 1, False), (FORGIVEN, True)])
+@virtual
+async def test_what_seems_slow_now_and_then_is_forgiven(every: int, moved: bool) -> None:
+    """A machine that is busy, or a container that is held back, stops any call for a while."""
+    loop = asyncio.get_running_loop()
+    calls: list[None] = []
+
+    def stopped_at_times(old: Thing | None, new: Thing | None) -> None:
+        calls.append(None)
+        if len(calls) % every == 0:
+            loop.advance(0.1)  # type: ignore[attr-defined]  # the virtual loop
+
+    handler: Handler[Thing] = Handler("stopped", stopped_at_times, lambda key: None)
+    handler.offer([(None, thing(1))] * (every * 5))
+    await until(lambda: handler.threaded or len(calls) == every * 5)
+    assert handler.threaded == moved
+    handler.stop()
 
 
 async def test_a_handler_that_blocks_is_moved_out_of_the_way() -> None:

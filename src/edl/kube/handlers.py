@@ -2,9 +2,9 @@
 
 A handler is a quick, pure function of (old, new) that names the keys to work on. It runs in the event loop, in slices
 of a few milliseconds from a queue of its own, so that a long backlog delays neither the cache nor the others. One that
-raises is logged and counted, and goes on with the next change. One that blocks the loop three times for longer than
-`patience` is moved for good to a thread of its own. Time is the loop's, so on virtual time nothing blocks and
-nothing moves, and runs stay deterministic.
+raises is logged and counted, and goes on with the next change. One that blocks the loop for longer than `patience`, not
+once but three times within a thousand changes, is moved for good to a thread of its own. Time is the loop's, so on
+virtual time nothing blocks and nothing moves, and runs stay deterministic.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Object)
 SLICE = 0.005
 STRIKES = 3
+FORGIVEN = 1000
 
 Keys = Callable[[T | None, T | None], Iterable[Any] | None]
 
@@ -38,7 +39,7 @@ class Handler(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._pending: deque[Change[T]] = deque()
         self._scheduled = False
-        self._strikes = 0
+        self._strikes = self._since = 0
         self._thread: queue.SimpleQueue[Change[T] | None] | None = None
 
     @property
@@ -61,6 +62,7 @@ class Handler(Generic[T]):
         while pending and now - started < SLICE:
             self._tell(pending.popleft(), self._into)
             before, now = now, time()
+            self._since += 1
             if now - before > self._patience:
                 self._strike(now - before)
         self._scheduled = bool(pending)
@@ -78,8 +80,9 @@ class Handler(Generic[T]):
             log.exception("handler %s failed for %s", self.name, name_of(key_of(subject)))
 
     def _strike(self, took: float) -> None:
-        """A busy machine can make any call look slow now and then, so one is not enough."""
-        self._strikes += 1
+        """A busy machine, or a limit on the CPU, makes any call look slow now and then: those are forgiven."""
+        self._strikes = 1 if self._since > FORGIVEN else self._strikes + 1
+        self._since = 0
         if self._strikes >= STRIKES:
             self._move_to_thread(took)
 
