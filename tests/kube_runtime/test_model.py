@@ -21,6 +21,7 @@ from tests.kube_runtime.fake_api import Answer, FakeApi, answering, line, refuse
 from tests.kube_runtime.things import Thing, informer_of, truth, until, values
 from tests.virtual_time import VirtualLoop
 
+COLOURS = ("red", "blue")
 NAMES = st.sampled_from([f"t{number}" for number in range(7)])
 WATCH_FAULTS = st.sampled_from(
     [
@@ -74,12 +75,13 @@ class Cluster(RuleBasedStateMachine):
     @initialize(count=st.integers(0, 7))
     def begin(self, count: int) -> None:
         for number in range(count):
-            self.api.put("things", f"t{number}", value=next(self.values))
+            self.write(f"t{number}")
 
     @rule(name=NAMES)
     def write(self, name: str) -> None:
         value = next(self.values)
-        self.api.put("things", name, value=value, metadata={"labels": {"colour": ("red", "blue")[value % 2]}})
+        labels = {"colour": COLOURS[value // 16 % 2]}
+        self.api.put("things", name, value=value, spec={"level": value // 12}, metadata={"labels": labels})
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
@@ -158,6 +160,9 @@ class Cluster(RuleBasedStateMachine):
     @invariant()
     def the_cache_is_consistent(self) -> None:
         self.informer._store.validate()
+        for thing in self.informer.all():
+            said = (thing.spec.level, thing.metadata.labels["colour"])
+            assert said == (thing.value // 12, COLOURS[thing.value // 16 % 2]), "what was taken over is of this version"
         assert not self.task.done()
         assert self.informer.handlers[0].errors == 0, "the copy contradicted what it was told"
 

@@ -35,9 +35,14 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     owner_references: tuple[OwnerRef, ...] = ()
 
 
+class Spec(msgspec.Struct, frozen=True):
+    level: int = 0
+
+
 class Thing(msgspec.Struct, frozen=True):
     metadata: Meta
     value: int = 0
+    spec: Spec = Spec()
 
 
 def client_of(api: FakeApi, **options: Any) -> Client:
