@@ -16,7 +16,7 @@ from tests.runtime.trainer.cluster import Cluster, cluster
 
 from edl.brain.policy.facts import Sample
 
-MOST, EACH = 10, 4
+MOST, EACH = 10, 3
 PERIOD = 2.5  # seconds of a sample: a twelfth of the usual, so all is noisier than in use
 STILL = {"max_workers": MOST, "cold_workers": MOST, "tolerance": -1, "hot": 9, "memory_hot": 9, "cold": 0}
 # None of these was looked at when the policy's thresholds were chosen, and none shall be: they are what it is held to.

@@ -11,7 +11,7 @@ from bench.brain.replay import HOUR, Nine, Ours, replay
 from edl.brain.policy.facts import PodUse, Sample
 
 ROOT = Path(__file__).parents[2]
-RECORDED = sorted((ROOT / "bench" / "brain" / "recorded").glob("*.json"))
+RECORDED, HELD_OUT = (sorted((ROOT / "bench" / "brain" / name).glob("*.json")) for name in ("recorded", "held_out"))
 
 
 def sample(workers: int, load: float, *, time: float = 0.0, rate: float = 10.0, servers: int = 1) -> Sample:
@@ -51,3 +51,13 @@ def test_ours_loses_less_on_what_was_recorded(file: Path) -> None:
     theirs = sum(replay(recording, Nine(), 1, seed)[0] for seed in range(4)) / 4
     assert ours > theirs
     assert ours > 0.85 * best
+
+
+@pytest.mark.parametrize("file", HELD_OUT, ids=lambda file: file.stem)
+def test_what_it_never_saw_is_whole_and_no_disaster(file: Path) -> None:
+    """How good it is there is for the benchmark to print: nothing may be tuned to these."""
+    recording = msgspec.json.decode(file.read_bytes(), type=Recording)
+    assert sorted(recording.sizes) == list(range(1, 11))
+    assert all(len(found) >= 3 for found in recording.sizes.values())
+    ours = sum(replay(recording, Ours(10), 2, seed)[0] for seed in range(4)) / 4
+    assert ours > 0.5 * recording.best()[1] * HOUR
