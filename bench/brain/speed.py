@@ -138,15 +138,16 @@ async def _plans(brain: Served, times: int) -> None:
 
 async def _offered(brain: Served, seconds: float) -> None:
     """Reports come when they are due, whether the last ones are answered or not; plans are asked for in between.
-    Times are from when a call was due."""
+    Times are from when a call was due. Connections are there already, as those of trainers are."""
     took: dict[str, list[float]] = {"reports": [], "start-up plans meanwhile": [], "running plans meanwhile": []}
     async with asking(brain) as ask, asyncio.TaskGroup() as calls:
+        await asyncio.gather(*(ask.report(number) for number in range(64)))
         began, busy = time.perf_counter(), brain.busy()
 
         for number in range(int(RATE * seconds)):
             due = began + number / RATE
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            calls.create_task(_timed(took["reports"], due, ask.report(number)))
+            calls.create_task(_timed(took["reports"], due, ask.report(64 + number)))
             if number % 100 == 50:
                 calls.create_task(_timed(took["start-up plans meanwhile"], due, _start(ask)))
             if number % 100 == 0:

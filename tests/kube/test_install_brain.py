@@ -52,6 +52,7 @@ def test_it_answers_and_remembers(brain: Kubectl) -> None:
     plan = json.loads(inside("edl", "brain", "plan", "--url", SERVICE, "-f", "-", stdin='{"program": "python ctr.py"}'))
     assert (plan["rule"], plan["roles"]["worker"]["replicas"]) == ("start-cold", 2)
     inside("python", "-c", BEGIN)
+    inside("python", "-c", "import asyncpg")  # for those who keep the history in PostgreSQL
 
     (before,) = [pod["metadata"]["name"] for pod in brain.get("pods", "-l", f"app.kubernetes.io/name={BRAIN}")["items"]]
     brain("delete", "pod", before)
