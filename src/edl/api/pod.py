@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from edl.api.meta import EMPTY, Condition, LabelRequirement, LabelSelector, ObjectMeta, Wire
 from edl.api.spec import QuantityValue
@@ -24,13 +25,21 @@ def shared(resources: ResourceList) -> ResourceList:
     return _shapes.setdefault(tuple(resources.items()), resources)
 
 
+_latest: list[ResourceList] = [EMPTY, EMPTY]  # pods of one shape come one after the other: most need no more than this
+
+
 class ResourceRequirements(Wire, frozen=True):
     requests: ResourceList = EMPTY
     limits: ResourceList = EMPTY
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "requests", shared(self.requests))
-        msgspec.structs.force_setattr(self, "limits", shared(self.limits))
+        requests, limits = _latest
+        if self.requests != requests:
+            requests = _latest[0] = shared(self.requests)
+        if self.limits != limits:
+            limits = _latest[1] = shared(self.limits)
+        force_setattr(self, "requests", requests)
+        force_setattr(self, "limits", limits)
 
 
 class Container(Wire, frozen=True):
