@@ -5,6 +5,7 @@ import base64
 import contextlib
 import functools
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -147,7 +148,9 @@ async def test_what_trainers_are_told_opens_a_brain_that_runs_as_its_pod_does(tm
 @contextlib.asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[int]:
     (container,) = pod(Choices())["containers"]
-    places = {PROOF: str(folder), HOME: str(folder / "data"), f"--listen=:{BRAIN_PORT}": "--listen=:0"}
+    with socket.create_server(("127.0.0.1", 0)) as free:  # the same port on every address, which 0 would not be
+        port = free.getsockname()[1]
+    places = {PROOF: str(folder), HOME: str(folder / "data"), f"--listen=:{BRAIN_PORT}": f"--listen=:{port}"}
 
     def here(text: str) -> str:
         return functools.reduce(lambda words, place: words.replace(place, places[place]), places, text)
@@ -159,7 +162,8 @@ async def running(folder: Path) -> AsyncIterator[int]:
     )
     assert process.stdout is not None
     try:
-        yield int((await process.stdout.readline()).strip().rpartition(b":")[2])
+        assert (await process.stdout.readline()).startswith(b"brain: https://")
+        yield port
     finally:
         process.terminate()
         assert await process.wait() == 0
