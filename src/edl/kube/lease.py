@@ -38,6 +38,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def micro_time(when: datetime) -> str:
+    """As the API writes it."""
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 class Fence:
     """A transport that lets writes through only while `check` does not raise."""
 
@@ -236,4 +241,4 @@ class Lease:
 
     def _stamp(self) -> str:
         """For people and for other implementations; our own decisions never read it."""
-        return self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return micro_time(self._now())

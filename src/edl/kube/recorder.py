@@ -18,7 +18,7 @@ import msgspec
 from .budget import Lane
 from .client import Client
 from .errors import ApiError, KubeError
-from .lease import utc_now
+from .lease import micro_time, utc_now
 from .objects import Object
 from .resource import Resource
 from .workqueue import QueueClosedError, WorkQueue
@@ -162,7 +162,7 @@ class EventRecorder:
 
     async def _count_up(self, said: _Said, series: _Series) -> bool:
         """False: the Event is gone (they last an hour), so that a new one is needed."""
-        patch = {"series": {"count": series.count, "lastObservedTime": _stamp(series.last)}}
+        patch = {"series": {"count": series.count, "lastObservedTime": micro_time(series.last)}}
         try:
             await self._client.patch(EVENTS, series.name, patch, **self._where(said))
         except ApiError as error:
@@ -176,7 +176,7 @@ class EventRecorder:
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": series.name, "namespace": _namespace(said)},
-            "eventTime": _stamp(series.first),
+            "eventTime": micro_time(series.first),
             "reportingController": said.controller,
             "reportingInstance": self._instance,
             "action": said.action,
@@ -186,7 +186,7 @@ class EventRecorder:
             "regarding": msgspec.to_builtins(said.regarding),
         }
         if series.count > 1:
-            body["series"] = {"count": series.count, "lastObservedTime": _stamp(series.last)}
+            body["series"] = {"count": series.count, "lastObservedTime": micro_time(series.last)}
         return body
 
     def _where(self, said: _Said) -> Any:
@@ -206,7 +206,3 @@ def _shorten(note: str) -> str:
 def _trim(remembered: "OrderedDict[Any, Any]") -> None:
     while len(remembered) > REMEMBERED:
         remembered.popitem(last=False)
-
-
-def _stamp(when: datetime) -> str:
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
