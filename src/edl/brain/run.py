@@ -40,8 +40,8 @@ async def serve(
     runner = await brain.serve(host, port, credentials.tls)
     beside = [asyncio.create_task(_open(store)), asyncio.create_task(_follow(credentials, brain))]
     try:
-        address = runner.addresses[0]
-        ready(f"{'https' if credentials.tls else 'http'}://{address[0]}:{address[1]}")
+        at, port = runner.addresses[0][:2]
+        ready(f"{'https' if credentials.tls else 'http'}://{f'[{at}]' if ':' in at else at}:{port}")
         await stop.wait()
     finally:
         for task in beside:
