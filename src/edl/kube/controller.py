@@ -19,7 +19,7 @@ from .errors import ApiError, KubeError
 from .handlers import Keys
 from .informer import Informer
 from .objects import Key, Object, controller_of, key_of, name_of
-from .workqueue import QueueClosedError, WorkQueue
+from .workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Object)
@@ -93,7 +93,7 @@ class Controller:
         try:
             async with asyncio.TaskGroup() as group:
                 for number in range(self._workers):
-                    group.create_task(self._work(), name=f"{self.name}-{number}")
+                    group.create_task(self.queue.work_off(self._attempt), name=f"{self.name}-{number}")
         finally:
             for informer, handler in handlers:
                 informer.remove_handler(handler)
@@ -111,19 +111,8 @@ class Controller:
     async def drain(self) -> None:
         await self.queue.drain()
 
-    async def _work(self) -> None:
-        while True:
-            try:
-                key, waited = await self.queue.get()
-            except QueueClosedError:
-                return
-            self.waits.observe(waited)
-            try:
-                await self._attempt(key)
-            finally:
-                self.queue.done(key)
-
-    async def _attempt(self, key: Key) -> None:
+    async def _attempt(self, key: Key, waited: float) -> None:
+        self.waits.observe(waited)
         loop = asyncio.get_running_loop()
         started = loop.time()
         current.set((self.name, *key))

@@ -21,7 +21,7 @@ from .errors import ApiError, KubeError
 from .lease import micro_time, utc_now
 from .objects import Object
 from .resource import Resource
-from .workqueue import QueueClosedError, WorkQueue
+from .workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
@@ -123,15 +123,7 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Writes until `drain` has been called and nothing is pending."""
-        while True:
-            try:
-                said, _ = await self._queue.get()
-            except QueueClosedError:
-                return
-            try:
-                await self._write(said)
-            finally:
-                self._queue.done(said)
+        await self._queue.work_off(self._write)
 
     async def drain(self, timeout: float = 5.0) -> None:
         """Writes what is pending and every count that is not yet written; `run` ends. Gives up after `timeout` s."""
@@ -144,7 +136,7 @@ class EventRecorder:
         except TimeoutError:
             log.warning("%d events were not written in time", len(self._queue))
 
-    async def _write(self, said: _Said) -> None:
+    async def _write(self, said: _Said, waited: float) -> None:
         series = self._series.get(said)
         if series is None:
             return

@@ -9,7 +9,8 @@ import heapq
 import itertools
 import random
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from .backoff import jittered
@@ -105,6 +106,16 @@ class WorkQueue(Generic[K]):
                 if getter.done() and not getter.cancelled():
                     self._wake()  # woken and cancelled at once: somebody else must look
                 raise
+
+    async def work_off(self, work: Callable[[K, float], Awaitable[None]]) -> None:
+        """One worker, until the queue is drained: `work(key, waited)` for every key. What that raises ends it."""
+        with suppress(QueueClosedError):
+            while True:
+                key, waited = await self.get()
+                try:
+                    await work(key, waited)
+                finally:
+                    self.done(key)
 
     def _take(self) -> tuple[K, float]:
         while True:
