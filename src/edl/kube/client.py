@@ -104,10 +104,13 @@ class Client:
     async def pages(
         self, resource: Resource, *, type: type[T] = _DICT, **how: Unpack[Listing]
     ) -> AsyncGenerator[Page[T], None]:
-        """All pages of one snapshot. ApiError.is_gone: it expired half-way, what was read is not the whole."""
-        token = ""
+        """All pages of one snapshot. An error, such as ApiError.is_gone: what was read so far is not the whole."""
+        token = version = ""
         while True:
             page = await self.list_page(resource, continue_=token, type=type, **how)
+            if page.version != (version or page.version):
+                raise ConnectionLostError(f"{resource.plural}: a page of version {page.version} in a list of {version}")
+            version = page.version
             yield page
             token = page.next
             if not token:
@@ -120,8 +123,6 @@ class Client:
         version = ""
         try:
             async for page in self.pages(resource, type=type, **how):
-                if version and page.version != version:
-                    raise ConnectionLostError(f"{resource.plural}: a page of version {page.version} follows {version}")
                 version = page.version
                 items += page.items
                 malformed += page.malformed
