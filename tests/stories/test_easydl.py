@@ -244,7 +244,11 @@ async def test_the_command_line_knows_such_jobs(story: Story, capsys: pytest.Cap
     await tale.submit()
     await tale.plan(parameter_server=role(1), worker=role(2))
     await tale.until_running(ps=1, worker=2)
-    assert "easydljob/j Running 2 2" in await edl("get")
+
+    async def listed() -> bool:
+        return "easydljob/j Running 2 2" in await edl("get")
+
+    await story.until(listed, "edl get shows it as it is")
     told = await edl("describe", "j")
     for words in ("it follows JobResource r", "j-worker-1", "worker 2 0 2", "Planned"):
         assert words in told
