@@ -8,7 +8,8 @@ from typing import Any
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
 from edl.kube.resource import Resource
-from edl.operator.resources import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, TRAINING_JOBS
+from edl.operator.kinds import KINDS
+from edl.operator.resources import JOB_RESOURCES, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, TRAINING_JOBS
 from tests.stories.backend import Backend
 
 PATIENCE = 120.0
@@ -33,7 +34,10 @@ class Story:
         return story
 
     async def end(self) -> None:
-        """Leaves nothing to the next story."""
+        """Leaves nothing to the next story. Kubernetes looks at a deleted namespace five seconds later, so what runs there
+        is deleted beforehand."""
+        for resource in (*(kind.resource for kind in KINDS), JOB_RESOURCES, REPLICA_SETS, PODS):
+            await self.client.delete_collection(resource, namespace=self.namespace)
         await self.client.delete(NAMESPACES, self.namespace)
 
         async def empty() -> bool:
