@@ -34,8 +34,10 @@ class Story:
         return story
 
     async def end(self) -> None:
-        """Leaves nothing to the next story. Kubernetes looks at a deleted namespace five seconds later, so what runs there
-        is deleted beforehand."""
+        """Leaves nothing to the next story.
+
+        Kubernetes looks at a deleted namespace five seconds later: too late for what runs in it.
+        """
         for resource in (*(kind.resource for kind in KINDS), JOB_RESOURCES, REPLICA_SETS, PODS):
             await self.client.delete_collection(resource, namespace=self.namespace)
         await self.client.delete(NAMESPACES, self.namespace)
