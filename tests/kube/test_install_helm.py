@@ -30,7 +30,8 @@ class HelmError(Exception):
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     build("helm")
     home = tmp_path_factory.mktemp("helm")
-    environment = {"HELM_CACHE_HOME": str(home), "HELM_CONFIG_HOME": str(home), "HELM_DATA_HOME": str(home)}
+    names = ("HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")  # else it leaves a cache where it runs
+    environment = dict.fromkeys(names, str(home))
 
     def run(*words: str) -> str:
         done = subprocess.run(
