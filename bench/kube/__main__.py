@@ -80,7 +80,7 @@ async def growth() -> None:
 
 async def startup(contenders: list[Contender], sizes: list[int], calls: bool) -> None:
     print(f"jobs of {WORKERS} pods on {NODES} kwok nodes, all on {os.cpu_count()} cores", end="; ")
-    print("calls and objects without Events and leases")
+    print("calls and objects without Events, leases and watches")
     print("cluster: CPU per job of everything but the operator; others: of the machine, what had nothing to do with it")
     print(HEAD)
     found: dict[str, list[Result]] = {one.name: [] for one in contenders}

@@ -32,7 +32,7 @@ def _beside(one: Result, peer: Result) -> Iterator[str]:
 
 
 def _calls(one: Result) -> str:
-    """To a tenth: a watch that the server ends is begun again, which is a call, but none that a job causes."""
+    """To a tenth, as it is printed."""
     most = one.objects + MORE_CALLS
     return _line(f"{one.calls:.1f} calls a job", round(one.calls, 1) <= round(most, 1), f"{most:.1f}")
 

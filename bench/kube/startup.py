@@ -40,7 +40,7 @@ class PodSeen(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Result:
-    """Of one contender with one number of jobs. Calls and objects leave Events and leases out.
+    """Of one contender with one number of jobs. Calls and objects leave Events, leases and watches out.
 
     `cluster_ms` is what all other parts of the cluster used for a job: where cores are few, that is what jobs wait for.
     `others` is the share of the machine that had nothing to do with the comparison meanwhile.
@@ -119,12 +119,15 @@ async def _submit(client: Client, contender: Contender, jobs: int) -> None:
 
 
 def _counted(entries: list[dict[str, Any]]) -> Counter[str]:
-    """By verb and resource. Reads of collections are counted too: a program that lists again and again pays for it."""
+    """By verb and resource. Reads of collections are counted too: a program that lists again and again pays for it.
+
+    Watches are not: a program has one of each kind, which a busy server ends when it likes.
+    """
     counts: Counter[str] = Counter()
     for entry in entries:
         about = entry.get("objectRef", {})
         resource = "/".join(filter(None, (about.get("resource"), about.get("subresource"))))
-        if about.get("resource") not in ("events", "leases"):
+        if about.get("resource") not in ("events", "leases") and entry["verb"] != "watch":
             refused = "" if entry["responseStatus"]["code"] < 400 else f" ({entry['responseStatus']['code']})"
             counts[f"{entry['verb']} {resource}{refused}"] += 1
     return counts
