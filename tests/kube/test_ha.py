@@ -84,10 +84,13 @@ def test_the_other_leads_when_the_lease_is_over(
     own_cluster: Cluster, pair: Kubectl, job: Kubectl, how: str, size: int
 ) -> None:
     before, old = running_trainers(job), both_ready(pair)
+    starts = restarts(pair, old)
     resize(job, size)
     with disturbed(how, own_cluster, operators(pair)[old]):
         eventually(lambda: taken_over(pair, old), within=LEASE + 30, what="the other one leads")
         after = until_size(job, size)
+    # Who lost the lease starts anew. Until it has, there is nobody to take over from the other.
+    eventually(lambda: restarts(pair, old) > starts, within=90, what="the old one has started anew")
     assert vacancy(own_cluster, old) <= LEASE + 1
     assert len(before.items() & after.items()) == min(len(before), size), "trainers that stay were not touched"
 
@@ -100,6 +103,10 @@ def test_after_a_clean_stop_the_other_leads_at_once(own_cluster: Cluster, pair: 
     after = until_size(job, 2)
     assert vacancy(own_cluster, old) <= 1
     assert after.items() <= before.items()
+
+
+def restarts(pair: Kubectl, name: str) -> int:
+    return int(operators(pair)[name]["status"]["containerStatuses"][0]["restartCount"])
 
 
 def both_ready(pair: Kubectl) -> str:

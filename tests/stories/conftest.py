@@ -1,5 +1,6 @@
 """The clusters that stories run on: the embedded one by default, a real Kubernetes in the kube tier."""
 
+import asyncio
 import contextlib
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -40,7 +41,7 @@ async def story_in_pods(request: pytest.FixtureRequest, tmp_path: Path) -> Async
 
 @contextlib.asynccontextmanager
 async def _told(request: pytest.FixtureRequest, root: Path) -> AsyncIterator[Story]:
-    async with _backend(request, root) as backend:
+    async with await _backend(request, root) as backend:
         story = await Story.begin(backend)
         try:
             yield story
@@ -49,14 +50,14 @@ async def _told(request: pytest.FixtureRequest, root: Path) -> AsyncIterator[Sto
                 await story.end()
 
 
-def _backend(request: pytest.FixtureRequest, root: Path) -> contextlib.AbstractAsyncContextManager[Backend]:
+async def _backend(request: pytest.FixtureRequest, root: Path) -> contextlib.AbstractAsyncContextManager[Backend]:
     if request.param == "embedded":
         return embedded(root)
     if request.param == "kubernetes":
         return kubernetes(request.getfixturevalue("process_nodes").kubeconfig, root)
     own = None if existing_kubeconfig() else request.getfixturevalue("own_cluster")
     # Without Brain: where there is no storage for it, its pod waits for ever, and jobs make room for it.
-    request.getfixturevalue("installation").present("--no-brain")
+    await asyncio.to_thread(request.getfixturevalue("installation").present, "--no-brain")
     return in_pods(request.getfixturevalue("cluster"), request.getfixturevalue("image"), own)
 
 
