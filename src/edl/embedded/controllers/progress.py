@@ -59,7 +59,8 @@ def _progressing(
     )
     begun = now if moved else timestamp.seconds(known.get("lastUpdateTime") or timestamp.text(now))
     left = begun + wanted.spec.progress_deadline_seconds - now
-    if left <= 0:
+    given_up = known.get("reason") == "ProgressDeadlineExceeded" and not moved  # only progress takes that back
+    if left <= 0 or given_up:
         text = f'ReplicaSet "{name}" has timed out progressing.'
         return _set(conditions, "Progressing", False, "ProgressDeadlineExceeded", text, now), None
     text = f'ReplicaSet "{name}" is progressing.'
