@@ -37,7 +37,10 @@ class Progress:
         tell: Tell | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        here = Environment.read(os.environ if env is None else env)
+        env = os.environ if env is None else env
+        here = Environment.read(env)
+        group = env.get("GROUP_WORLD_SIZE", "")  # torchrun's word for how many pods train together
+        self._workers = int(group) if group.isdecimal() else None
         self._every = here.usage_seconds if every is None else every
         self._tell = tell or _teller(here)
         self._clock, self._since, self._samples = clock, clock(), 0.0
@@ -52,6 +55,8 @@ class Progress:
         report = {"throughput": self._samples / (now - self._since)}
         if loss is not None:
             report["loss"] = loss
+        if self._workers is not None:
+            report["workers"] = self._workers
         self._since, self._samples = now, 0.0
         self._under_way = threading.Thread(target=self._tell, args=(report,), name="progress", daemon=True)
         self._under_way.start()

@@ -26,6 +26,14 @@ def test_the_pace_since_the_last_report_is_told_now_and_then() -> None:
     assert told == [{"throughput": 20.0, "loss": pytest.approx(0.2)}, {"throughput": 20.0, "loss": pytest.approx(0.1)}]
 
 
+def test_under_torchrun_the_number_of_pods_that_train_is_told_too() -> None:
+    told: list[dict[str, float]] = []
+    progress = Progress({"GROUP_WORLD_SIZE": "3"}, every=0.0, tell=told.append, clock=iter((0.0, 2.0)).__next__)
+    progress.add(samples=20.0)
+    until(lambda: told or None, "it is told")
+    assert told == [{"throughput": 10.0, "workers": 3}]
+
+
 def test_a_slow_service_holds_nobody_up_and_loses_no_sample() -> None:
     told: list[dict[str, float]] = []
     answered, clock = threading.Event(), Clock()

@@ -391,6 +391,10 @@ def test_an_allreduce_job_is_planned_without_servers_by_what_it_reports() -> Non
     training.reported({"throughput": 26.0, "age": 1.0})
     now[0] = 16.0
     assert (training.look().total, training.look().stopped) == (226.0, False)
+    training.reported({"throughput": 20.0, "age": 0.0, "workers": 3})
+    assert training.look().stopped, "the fourth runs, but does not train yet"
+    training.reported({"throughput": 26.0, "age": 0.0, "workers": 4})
+    assert not training.look().stopped
     training.reported({"throughput": 26.0, "age": 61.0})
     assert training.look().stopped, "that was said long ago"
     assert (training.remaining(), training.records(), training.pause()) == (0.0, 0, 0.0)

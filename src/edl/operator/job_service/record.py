@@ -46,6 +46,8 @@ class Progress(msgspec.Struct, omit_defaults=True, rename={"pass_index": "pass"}
     """The last report of a job; what it never reported is None."""
 
     throughput: float | None = None
+    workers: int | None = None
+    """That trained at this pace together."""
     loss: float | None = None
     pass_index: int | None = None
     passes: int | None = None

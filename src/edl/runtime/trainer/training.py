@@ -32,14 +32,18 @@ class BoardTraining:
         return Look(self._trained, frozenset(range(running)), self._rate <= 0)
 
     def reported(self, progress: object) -> None:
-        """The job's own word, for jobs whose tasks are not with us; believed while it is about the present workers."""
+        """The job's own word, for jobs whose tasks are not with us; believed while it is about the present workers.
+
+        A worker that runs may still be starting: the word of those that train then says how many they are.
+        """
         told = progress if isinstance(progress, dict) else {}
         rate, age = told.get("throughput"), told.get("age", 0.0)
         self.look()
         if not isinstance(rate, int | float) or not isinstance(age, int | float):
             rate, age = 0.0, 0.0
         fresh = age <= FRESH and self._clock() - age >= self._changed
-        self._rate = max(0.0, float(rate)) if fresh else 0.0
+        of_all = told.get("workers", self._running) == self._running
+        self._rate = max(0.0, float(rate)) if fresh and of_all else 0.0
 
     def remaining(self) -> float:
         """Samples still to train, from what a task has taken so far; 0 while nobody can say."""
