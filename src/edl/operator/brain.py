@@ -18,7 +18,7 @@ from edl.certificates import Pair
 from edl.kube.client import Client
 from edl.kube.errors import ApiError, KubeError
 from edl.operator.identity import LIFETIME, RENEW_BEFORE, Identity
-from edl.operator.resources import SECRETS
+from edl.operator.own_secret import find_secret, write_secret
 from edl.operator.settings import BRAIN, BRAIN_PORT, BrainSettings
 
 log = logging.getLogger(__name__)
@@ -45,32 +45,16 @@ async def keep_brain(client: Client, identity: Identity, namespace: str) -> None
 
 async def provide_brain(client: Client, identity: Identity, namespace: str, *, now: datetime | None = None) -> bool:
     """Whether it was written: it was not there, is not of this installation, or must be renewed."""
-    found = await _find(client, namespace)
+    found = await find_secret(client, namespace, BRAIN)
     if found is not None and _serves(found, identity, namespace, now or datetime.now(UTC)):
         return False
-    metadata = {"name": BRAIN, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "edl"}}
-    body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
-    body["data"] = {name: base64.b64encode(value).decode() for name, value in _made(identity, namespace).items()}
     try:
-        if found is None:
-            await client.create(SECRETS, body, namespace=namespace)
-        else:
-            metadata["resourceVersion"] = found.metadata.resource_version
-            await client.replace(SECRETS, BRAIN, body, namespace=namespace)
+        await write_secret(client, namespace, BRAIN, _made(identity, namespace), found)
     except ApiError as error:
         if not (error.is_conflict or error.is_already_exists):
             raise
         return False  # another operator was faster, and writes the same
     return True
-
-
-async def _find(client: Client, namespace: str) -> Secret | None:
-    try:
-        return await client.get(SECRETS, BRAIN, namespace=namespace, type=Secret)
-    except ApiError as error:
-        if error.is_not_found:
-            return None
-        raise
 
 
 def _names(namespace: str) -> list[str]:

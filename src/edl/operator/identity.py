@@ -19,6 +19,7 @@ from edl.api.core import Secret
 from edl.certificates import Authority, Pair
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
+from edl.operator.own_secret import find_secret, write_secret
 from edl.operator.resources import SECRETS
 
 LIFETIME = timedelta(days=365)
@@ -59,12 +60,7 @@ async def load_identity(
 ) -> Identity:
     """The installation's identity, made or renewed if need be. `names` are those that its services are called by."""
     for _ in range(5):  # two operators may start at the same time: whoever loses reads what the other wrote
-        try:
-            found = await client.get(SECRETS, name, namespace=namespace, type=Secret)
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
-            found = None
+        found = await find_secret(client, namespace, name)
         identity = _read(found)
         if identity is not None and identity.serves(names, now or datetime.now(UTC)):
             return identity
@@ -81,21 +77,15 @@ async def load_identity(
 
 async def _write(client: Client, namespace: str, name: str, identity: Identity, found: Secret | None) -> None:
     data = {
-        "key": base64.b64encode(identity.key).decode(),
-        "ca.crt": _encoded(identity.ca),
-        "ca.key": _encoded(identity.ca_key),
-        "tls.crt": _encoded(identity.certificate),
-        "tls.key": _encoded(identity.certificate_key),
+        "key": identity.key,
+        "ca.crt": identity.ca.encode(),
+        "ca.key": identity.ca_key.encode(),
+        "tls.crt": identity.certificate.encode(),
+        "tls.key": identity.certificate_key.encode(),
     }
     if identity.port:
-        data["port"] = _encoded(str(identity.port))
-    metadata = {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "edl"}}
-    body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
-    if found is None:
-        await client.create(SECRETS, body, namespace=namespace)
-    else:
-        metadata["resourceVersion"] = found.metadata.resource_version
-        await client.replace(SECRETS, name, body, namespace=namespace)
+        data["port"] = str(identity.port).encode()
+    await write_secret(client, namespace, name, data, found)
 
 
 async def remember_port(client: Client, namespace: str, name: str, port: int) -> None:
@@ -135,7 +125,3 @@ def _renewed(identity: Identity, names: Sequence[str]) -> Identity:
     before = identity.pair.hosts - set(names) if identity.certificate else set()
     pair = identity.authority.issue("edl job service", hosts=[*names, *sorted(before)], lifetime=LIFETIME)
     return msgspec.structs.replace(identity, certificate=pair.certificate.decode(), certificate_key=pair.key.decode())
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
