@@ -46,12 +46,12 @@ COMMENTS = {
     "service_monitor": "For Prometheus' operator.",
     "dashboard": "For Grafana's sidecar.",
 }
-_CLAIMED = "and .Values.brainStorage (not .Values.brainDatabase)"
+_CLAIMED = ".Values.brainStorage (not .Values.brainDatabase)"  # each of these
 _KEPT = ("CustomResourceDefinition", "PersistentVolumeClaim")
 _GUARDS = {
     f"Service {BRAIN}": ".Values.brain",
     f"Deployment {BRAIN}": ".Values.brain",
-    "PersistentVolumeClaim": f"and .Values.brain {_CLAIMED.removeprefix('and ')}",
+    "PersistentVolumeClaim": f"and .Values.brain {_CLAIMED}",
     "Namespace": "and .Values.createNamespace (ne .Release.Namespace .Values.namespace)",
     "CustomResourceDefinition": ".Values.crds",
     "ValidatingWebhookConfiguration": ".Values.webhook",
@@ -65,7 +65,7 @@ _CHOSEN = (
     (r" *- name: EDL_BRAIN_DATABASE\n(?:.*\n){4}", ".Values.brainDatabase", ""),
     (
         r"( *)emptyDir: \{\}\n",
-        f"not ({_CLAIMED})",
+        f"not (and {_CLAIMED})",
         rf"\1persistentVolumeClaim:\n\1  claimName: {BRAIN}\n",
     ),
 )

@@ -91,7 +91,8 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
     if wanted.stale is not None:
         pods = followed(pods)
     failed_moves = find_failed_moves(pods, ledger) if wanted.stale is not None else []
-    failures = account([pod for pod in pods if pod not in failed_moves], ledger, wanted.rules, wanted.stalled)
+    others = [pod for pod in pods if pod not in failed_moves]
+    failures = account(others, ledger, wanted.rules, wanted.stalled)
     live, coming, doomed = holders(pods, ledger, wanted.stale)
     given_up = _given_up(wanted, ledger, live)
     size = _open_slots(wanted, ledger, live, given_up)
@@ -105,17 +106,12 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
     create, waits = _new_pods(wanted, size - len(live), closed, pods, ledger, now)
     moves, later = _moves(wanted, live, coming, pods, ledger, now)
     running = [pod for pod in live.values() if pod.state == "running"]
+    pending = len(live) - len(running) + len(create)
     return PodSetPlan(
         record=ledger.record(),
-        counts=Counts(
-            desired=wanted.size,
-            pending=len(live) - len(running) + len(create),
-            active=len(running),
-            succeeded=len(ledger.done),
-            failed=ledger.failed,
-        ),
+        counts=Counts(wanted.size, pending, len(running), succeeded=len(ledger.done), failed=ledger.failed),
         create=(*create, *moves.values()),
-        delete=(*doomed, *leavers, *_remains(pods, failed_moves)),
+        delete=(*doomed, *leavers, *_remains(others, failed_moves)),
         failures=tuple(failures),
         given_up=tuple(_last_failed(pods, index) or index for index in sorted(given_up)),
         ready=sum(pod.ready for pod in running),
@@ -128,11 +124,11 @@ def plan_pods(wanted: Wanted, pods: Sequence[SlotPod], record: Record, now: floa
     )
 
 
-def _remains(pods: Sequence[SlotPod], failed_moves: Sequence[SlotPod]) -> Iterator[SlotPod]:
+def _remains(others: Sequence[SlotPod], failed_moves: Sequence[SlotPod]) -> Iterator[SlotPod]:
     """Pods that no slot has any use for."""
-    yield from _stale([pod for pod in pods if pod not in failed_moves])
+    yield from _stale(others)
     yield from (pod for pod in failed_moves if not pod.leaving)
-    yield from (pod for pod in pods if pod.lingers and not pod.leaving)
+    yield from (pod for pod in (*others, *failed_moves) if pod.lingers and not pod.leaving)
 
 
 def _moves(
