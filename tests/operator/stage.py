@@ -307,6 +307,24 @@ class Stage:
             await self.client.delete(PODS, pod["metadata"]["name"], namespace="default", grace=0)
 
 
+async def play(scene: Stage, story: Callable[[Stage], Awaitable[None]], crash_after: int | None) -> list[str]:
+    """The story under an operator that crashes after so many writes, and under the next one; what the first wrote."""
+    async with scene.operator(lease=2.0):
+        pass  # registers the kinds, so that every write counted is one for the job
+    wire = Wire(scene.transport(), crash_after=crash_after)
+    told = asyncio.ensure_future(story(scene))
+    async with scene.operator(wire, lease=2.0):
+        crashed = asyncio.create_task(wire.crashed.wait())
+        await asyncio.wait({told, crashed}, return_when=asyncio.FIRST_COMPLETED)
+        crashed.cancel()
+    if not told.done():
+        await scene.release_lease()
+        async with scene.operator(lease=2.0):
+            await told
+    await told
+    return wire.writes
+
+
 def manifest(name: str = "j", **spec: Any) -> Data:
     trainer = {"entrypoint": "true", "min-instance": 2, "max-instance": 2} | spec.pop("trainer", {})
     trainer.setdefault("resources", {"requests": {"cpu": "1"}})

@@ -7,7 +7,7 @@ from typing import Any
 
 from edl.operator.kinds import EASYDL
 from edl.operator.resources import JOB_RESOURCES, PODS, SERVICES
-from tests.operator.stage import Data, Stage, Wire, stage
+from tests.operator.stage import Data, Stage, play, stage
 
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
 
@@ -67,22 +67,10 @@ async def life(scene: Stage) -> None:
     await scene.until(lambda: told(scene, reason="the job is over"), "the plan is told that, too")
 
 
-async def play(crash_after: int | None) -> tuple[Data, list[str]]:
+async def ending(crash_after: int | None) -> tuple[Data, list[str]]:
     async with easydl_stage() as scene:
-        async with scene.operator(lease=2.0):
-            pass  # registers the kinds, so that every write counted is one for the job
-        wire = Wire(scene.transport(), crash_after=crash_after)
-        story = asyncio.create_task(life(scene))
-        async with scene.operator(wire, lease=2.0):
-            crashed = asyncio.create_task(wire.crashed.wait())
-            await asyncio.wait({story, crashed}, return_when=asyncio.FIRST_COMPLETED)
-            crashed.cancel()
-        if not story.done():
-            await scene.release_lease()
-            async with scene.operator(lease=2.0):
-                await story
-        await story
-        return await final(scene), wire.writes
+        writes = await play(scene, life, crash_after)
+        return await final(scene), writes
 
 
 async def final(scene: Stage) -> Data:
@@ -102,10 +90,10 @@ async def final(scene: Stage) -> Data:
 
 
 async def test_a_crash_after_any_write_is_repaired_by_the_next_operator() -> None:
-    untouched, writes = await play(None)
+    untouched, writes = await ending(None)
     assert len(writes) > 15
     for number in range(2, len(writes) + 1, 4):
-        ended, _ = await play(number)
+        ended, _ = await ending(number)
         assert ended == untouched, f"crashed after write {number}, {writes[number - 1]}"
 
 

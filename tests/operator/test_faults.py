@@ -12,7 +12,7 @@ from edl.kube.errors import ApiError
 from edl.kube.transport import DirectTransport, Request, Response
 from edl.operator.crds import UnsupportedError, check_version
 from edl.operator.resources import JOBS, PODS, REPLICA_SETS, SERVICES, TRAINING_JOBS
-from tests.operator.stage import PATIENCE, Data, Stage, Wire, manifest, stage
+from tests.operator.stage import PATIENCE, Data, Stage, manifest, play, stage
 
 SMALL: Data = {"pserver": None, "trainer": {"min-instance": 1, "max-instance": 1}}
 
@@ -75,29 +75,17 @@ def _timeless(value: Any) -> Any:
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 
 
-async def play(crash_after: int | None) -> tuple[Data, list[str]]:
+async def ending(crash_after: int | None) -> tuple[Data, list[str]]:
     async with stage() as scene:
-        async with scene.operator(lease=2.0):
-            pass  # registers the kinds, so that every write counted is one for the job
-        wire = Wire(scene.transport(), crash_after=crash_after)
-        story = asyncio.create_task(scenario(scene))
-        async with scene.operator(wire, lease=2.0):
-            crashed = asyncio.create_task(wire.crashed.wait())
-            await asyncio.wait({story, crashed}, return_when=asyncio.FIRST_COMPLETED)
-            crashed.cancel()
-        if not story.done():
-            await scene.release_lease()
-            async with scene.operator(lease=2.0):
-                await story
-        await story
-        return await final(scene), wire.writes
+        writes = await play(scene, scenario, crash_after)
+        return await final(scene), writes
 
 
 async def test_a_crash_after_any_write_is_repaired_by_the_next_operator() -> None:
-    untouched, writes = await play(None)
+    untouched, writes = await ending(None)
     assert len(writes) > 12
     for number in range(1, len(writes) + 1):
-        ended, _ = await play(number)
+        ended, _ = await ending(number)
         assert ended == untouched, f"crashed after write {number}, {writes[number - 1]}"
 
 

@@ -9,7 +9,7 @@ import pytest
 from edl.kube.recorder import EVENTS
 from edl.operator.kinds import PYTORCH
 from edl.operator.resources import PODS, SERVICES
-from tests.operator.stage import PATIENCE, Data, Stage, Wire, stage
+from tests.operator.stage import PATIENCE, Data, Stage, Wire, play, stage
 
 
 def elastic(least: int = 2, most: int = 2, **spec: object) -> Data:
@@ -143,22 +143,10 @@ async def _runs(scene: Stage, name: str) -> bool:
     return pod is not None and pod.get("status", {}).get("phase") == "Running"
 
 
-async def play(crash_after: int | None) -> tuple[Data, list[str]]:
+async def ending(crash_after: int | None) -> tuple[Data, list[str]]:
     async with elastic_stage() as scene:
-        async with scene.operator(lease=2.0):
-            pass  # registers the kinds, so that every write counted is one for the job
-        wire = Wire(scene.transport(), crash_after=crash_after)
-        story = asyncio.create_task(scenario(scene))
-        async with scene.operator(wire, lease=2.0):
-            crashed = asyncio.create_task(wire.crashed.wait())
-            await asyncio.wait({story, crashed}, return_when=asyncio.FIRST_COMPLETED)
-            crashed.cancel()
-        if not story.done():
-            await scene.release_lease()
-            async with scene.operator(lease=2.0):
-                await story
-        await story
-        return await final(scene), wire.writes
+        writes = await play(scene, scenario, crash_after)
+        return await final(scene), writes
 
 
 async def final(scene: Stage) -> Data:
@@ -174,8 +162,8 @@ async def final(scene: Stage) -> Data:
 
 
 async def test_a_crash_after_any_write_is_repaired_by_the_next_operator() -> None:
-    untouched, writes = await play(None)
+    untouched, writes = await ending(None)
     assert len(writes) > 8
     for number in range(1, len(writes) + 1, 2):
-        ended, _ = await play(number)
+        ended, _ = await ending(number)
         assert ended == untouched, f"crashed after write {number}, {writes[number - 1]}"
