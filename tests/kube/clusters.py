@@ -28,7 +28,7 @@ OPERATOR = f"system:serviceaccount:{NAMESPACE}:edl-operator"
 _numbers = itertools.count(1)
 _failure = pytest.StashKey[Exception]()
 # By the groups of tests which ask for their clusters only when they run.
-_ASKED_LATER = {"pods": ("image",), "stories": ("api",), "cluster": ("cluster",)}
+_ASKED_LATER = {"pods": ("image",), "stories": ("own_api",), "cluster": ("cluster",)}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,7 +52,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     ours = [item for item in session.items if item.get_closest_marker("kube")]
     wanted = {name for item in ours for name in getattr(item, "fixturenames", ())}
     wanted |= {name for item in ours for name in _ASKED_LATER.get(group(item), ())}
-    if session.config.option.collectonly or not wanted & {"api", "cluster", "own_cluster", "image"}:
+    if session.config.option.collectonly or not wanted & {"api", "own_api", "cluster", "own_cluster", "image"}:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     try:
@@ -69,7 +69,7 @@ def _provide(wanted: set[str]) -> None:
         provide(nodes=True)
         if "image" in wanted:
             project_image()
-    elif own:
+    elif own or "own_api" in wanted:
         provide(nodes=False)
     else:
         build("kubectl")
@@ -120,13 +120,19 @@ def image(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def api(request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """An API server with controllers and a scheduler but no nodes, for tests of the API alone; needs no root."""
-    if existing := existing_kubeconfig():
-        yield _existing(request, existing)
-        return
+def own_api(request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """An API server with controllers and a scheduler but no nodes; needs no root. Nodes of the tests' own may join."""
     for running in _running(request, nodes=0):
         yield running.kubectl
+
+
+@pytest.fixture(scope="session")
+def api(request: pytest.FixtureRequest) -> Kubectl:
+    """For tests of the API alone: that of the cluster that KUBECONFIG names, else `own_api`."""
+    if existing := existing_kubeconfig():
+        return _existing(request, existing)
+    own: Kubectl = request.getfixturevalue("own_api")
+    return own
 
 
 def _existing(request: pytest.FixtureRequest, kubeconfig: Path) -> Kubectl:

@@ -13,9 +13,9 @@ ROUNDS, JOBS = 2, 20
 WITHIN = 30.0
 
 
-async def test_plans_bind_or_are_withdrawn(api: Kubectl, tmp_path: Path) -> None:
-    with kwok(api.kubeconfig, tmp_path, lease_seconds=12):
-        async with planning(api.kubeconfig, 3, nodes=20) as plans:
+async def test_plans_bind_or_are_withdrawn(own_api: Kubectl, tmp_path: Path) -> None:
+    with kwok(own_api.kubeconfig, tmp_path, lease_seconds=12):
+        async with planning(own_api.kubeconfig, 3, nodes=20) as plans:
             for number in range(ROUNDS):
                 await plans.round(number, JOBS)
     tally = plans.tally

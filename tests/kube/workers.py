@@ -25,7 +25,7 @@ GROUPS = ("cluster", "pods", "stories", "ha", "api", "conformance", "others", "l
 _OF_FIXTURES = {
     "pods": {"installed"},
     "cluster": {"own_cluster", "cluster", "image", "namespace"},
-    "api": {"api", "api_namespace"},
+    "api": {"api", "own_api", "api_namespace"},
 }
 
 

@@ -62,20 +62,20 @@ async def _backend(request: pytest.FixtureRequest, root: Path) -> contextlib.Abs
 
 
 @pytest.fixture(scope="package")
-def process_nodes(api: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    """kubectl of the API server, which two nodes have joined for all stories."""
+def process_nodes(own_api: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    """kubectl of an API server, which two nodes have joined for all stories."""
     running = []
     try:
         for name in NODES:
-            command, home = node_command(api.kubeconfig, name, "4"), tmp_path_factory.mktemp(name)
+            command, home = node_command(own_api.kubeconfig, name, "4"), tmp_path_factory.mktemp(name)
             running.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=node_environment(home)))
         for process in running:
             assert process.stdout is not None
             assert b"is ready" in process.stdout.readline()
-        yield api
+        yield own_api
     finally:
         for process in running:
             process.terminate()
         for process in running:
             process.communicate(timeout=30)
-        api("delete", "node", *NODES, "--ignore-not-found")
+        own_api("delete", "node", *NODES, "--ignore-not-found")
