@@ -213,7 +213,7 @@ class Meter:
 
 async def run_informer(url: str, pods: int, events: int) -> dict[str, float]:
     """As the operator uses it: pages, cache, four indexes, one handler that names the owner."""
-    memory.keep_freed()
+    memory.tune()
     client = Client(HttpTransport(Anybody(url)), budget=Budget(qps=10_000, burst=10_000))
     indexes = {
         "owner": by_owner,

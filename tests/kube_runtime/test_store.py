@@ -70,11 +70,15 @@ def test_complete_tells_what_is_gone_and_begins_anew() -> None:
     store: Store[Thing] = Store({"colour": by_label("colour")})
     for number, name in enumerate("abc"):
         store.upsert(thing(number + 1, name=name, uid=name, colour="red"))
-    told = [_short(old) for old, _ in store.complete(10, {("default", "b")})]
-    assert told == ["a@1", "c@3"]
+    store.begin()
+    store.upsert(thing(2, name="b", uid="b", colour="red"))
+    store.keep(("default", "c"))
+    store.keep(("default", "never-known"))
+    told = [_short(old) for old, _ in store.complete(10)]
+    assert told == ["a@1"]
     assert store.version == 10
-    assert [key_of(item) for item in store.all()] == [("default", "b")]
-    assert colours(store) == {"red": ["b"]}
+    assert [key_of(item) for item in store.all()] == [("default", "b"), ("default", "c")]
+    assert colours(store) == {"red": ["b", "c"]}
     store.validate()
 
 

@@ -1,6 +1,7 @@
 """Finding cached objects by what they say: their owners, a label, their namespace, any attribute."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
@@ -14,34 +15,32 @@ _SETTLED = ("metadata.namespace", "metadata.labels", "metadata.owner_references"
 
 
 class Index(msgspec.Struct, frozen=True):
-    """Finds objects by `values(attribute)`, of the attribute at the path `reads`; not asked where that is absent."""
+    """Finds objects by the attribute at the path `reads`, or by `values(attribute)`. Absent or empty: not at all."""
 
     reads: str
-    values: Callable[[Any], Sequence[Hashable]]
+    values: Callable[[Any], Sequence[Hashable]] | None = None
 
     @property
     def settled(self) -> bool:
-        """It cannot have changed where an object has the very labels, owners and spec of before (see `sketches`)."""
+        """It reads only what most changes repeat (see `sketches`)."""
         return self.reads in _SETTLED or self.reads.startswith("spec.")
 
 
+by_field = Index
+"""By one attribute, such as spec.node_name."""
+
+by_namespace = Index("metadata.namespace")
+
 by_owner = Index("metadata.owner_references", lambda owners: [owner.uid for owner in owners])
 """By the uid of every owner."""
-
-by_namespace = Index("metadata.namespace", lambda namespace: (namespace,))
 
 
 def by_label(label: str) -> Index:
     return Index("metadata.labels", lambda labels: (labels[label],) if label in labels else ())
 
 
-def by_field(path: str) -> Index:
-    """By one attribute, such as spec.node_name; objects where it is empty are left out."""
-    return Index(path, lambda value: (value,) if value else ())
-
-
-_Buckets = dict[Hashable, dict[Key, None]]  # value -> keys; no sets, as they have no order and runs would differ
-_Entry = tuple[str, Callable[[Any], Any], Callable[[Any], Sequence[Hashable]], _Buckets]
+_Buckets = defaultdict[Hashable, dict[Key, None]]  # value -> keys; no sets: they have no order, and runs would differ
+_Entry = tuple[str, Callable[[Any], Any], Callable[[Any], Sequence[Hashable]] | None, _Buckets]
 
 
 class Indexes:
@@ -49,7 +48,7 @@ class Indexes:
 
     def __init__(self, indexes: Mapping[str, Index]) -> None:
         self._entries: dict[str, _Entry] = {
-            name: (name, attrgetter(index.reads), index.values, {}) for name, index in indexes.items()
+            name: (name, attrgetter(index.reads), index.values, defaultdict(dict)) for name, index in indexes.items()
         }
         self._all = list(self._entries.values())
         self._unsettled = [self._entries[name] for name, index in indexes.items() if not index.settled]
@@ -58,51 +57,58 @@ class Indexes:
         return tuple(self._entries[index][3].get(value, ()))  # a copy at one stroke: the loop may write meanwhile
 
     def enter(self, key: Key, item: Object) -> None:
-        for entry in self._all:
-            _enter(entry[3], key, _values(entry, key, item))
+        """Part of every object's way through a list, so it calls as little as possible."""
+        for name, read, values, buckets in self._all:
+            try:
+                field = read(item)
+                if values is None:
+                    if field:
+                        buckets[field][key] = None
+                elif field is not None:
+                    for value in values(field):
+                        buckets[value][key] = None
+            except Exception as error:
+                _left_out(name, key, error)
 
     def leave(self, key: Key, item: Object) -> None:
         for entry in self._all:
             _leave(entry[3], key, _values(entry, key, item))
 
-    def move(self, key: Key, old: Object, new: Object) -> None:
-        before, after = old.metadata, new.metadata
-        settled = after.labels is before.labels and after.owner_references is before.owner_references
-        same = settled and getattr(new, "spec", None) is getattr(old, "spec", None)
-        for entry in self._unsettled if same else self._all:
+    def move(self, key: Key, old: Object, new: Object, *, settled: bool) -> None:
+        """`settled`: the new one has the very labels, owners and spec of the old one."""
+        for entry in self._unsettled if settled else self._all:
             was, now = _values(entry, key, old), _values(entry, key, new)
             if was != now:
                 _leave(entry[3], key, was)
-                _enter(entry[3], key, now)
+                for value in now:
+                    entry[3][value][key] = None
 
     def validate(self, objects: Mapping[Key, Object]) -> None:
         """For tests: they hold exactly what the objects say."""
-        for entry in self._all:
-            expected: _Buckets = {}
-            for key, item in objects.items():
-                _enter(expected, key, _values(entry, key, item))
-            assert entry[3] == expected, f"index {entry[0]!r} differs from the objects"
+        expected = Indexes({})
+        expected._all = [(*entry[:3], defaultdict(dict)) for entry in self._all]
+        for key, item in objects.items():
+            expected.enter(key, item)
+        for entry, wanted in zip(self._all, expected._all, strict=True):
+            assert entry[3] == wanted[3], f"index {entry[0]!r} differs from the objects"
 
 
 def _values(entry: _Entry, key: Key, item: Object) -> Sequence[Hashable]:
     name, read, values, _ = entry
     try:
         field = read(item)
+        if values is None:
+            return (field,) if field else ()
         return () if field is None else values(field)
-    except AttributeError:  # a part of the path is absent
-        return ()
-    except Exception:  # the function is the caller's: one odd object must not end the informer
-        log.exception("index %r failed for %s; the object is left out of it", name, name_of(key))
+    except Exception as error:
+        _left_out(name, key, error)
         return ()
 
 
-def _enter(buckets: _Buckets, key: Key, values: Sequence[Hashable]) -> None:
-    for value in values:
-        bucket = buckets.get(value)
-        if bucket is None:
-            buckets[value] = {key: None}
-        else:
-            bucket[key] = None
+def _left_out(index: str, key: Key, error: Exception) -> None:
+    """Where a part of the path is absent, that is meant. Else a caller's function must not end the informer."""
+    if not isinstance(error, AttributeError):
+        log.error("index %r failed for %s; the object is left out of it", index, name_of(key), exc_info=error)
 
 
 def _leave(buckets: _Buckets, key: Key, values: Sequence[Hashable]) -> None:

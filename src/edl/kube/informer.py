@@ -154,18 +154,18 @@ class Informer(Generic[T]):
         self.lists += 1
         limit, self._in_pages = self._page if self._in_pages else None, True
         version, anew = "", False
-        listed: set[Key] = set()
+        self._store.begin()
         pages = self._client.pages(self.resource, limit=limit, type=self._type, **self._scope)
         async with aclosing(pages):
             try:
                 async for page in pages:
                     if not version:
                         version, anew = page.version, self._begins_anew(int(page.version))
-                    self._take_page(page, listed, anew)
+                    self._take_page(page, anew)
             except ApiError as error:
                 self._in_pages = not error.is_gone  # the pages expire faster than we read them: take it in one piece
                 raise
-        self._deliver(list(self._store.complete(int(version), listed)))
+        self._deliver(self._store.complete(int(version)))
         self._must_list, self.failure = False, None
         self._synced.set()
 
@@ -183,19 +183,19 @@ class Informer(Generic[T]):
         self._stale_lists = 0
         return True
 
-    def _take_page(self, page: Page[T], listed: set[Key], anew: bool) -> None:
+    def _take_page(self, page: Page[T], anew: bool) -> None:
         """Every item is a fact of its own, so pages count as they come. Only `complete` may conclude what is gone."""
         self._heard = asyncio.get_running_loop().time()
         changes: list[Change[T]] = []
+        upsert = self._store.upsert
         for item in page.items:
-            listed.add(key_of(item))
             try:
-                changes += self._store.upsert(item, anew=anew)
+                changes += upsert(item, anew=anew)
             except msgspec.ValidationError as error:
                 self._note(key_of(item), error)
         for bad in page.malformed:
             key = bad.identity.namespace, bad.identity.name
-            listed.add(key)
+            self._store.keep(key)
             self._note(key, bad.error)
         self._deliver(changes)
 

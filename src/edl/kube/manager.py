@@ -56,7 +56,7 @@ class Manager:
         self._stopping.set()
 
     async def run(self) -> None:
-        memory.keep_freed()
+        memory.tune()
         keepers = [*(informer.run for informer in self._informers), *([self._recorder.run] if self._recorder else [])]
         async with self._serve(), _together(keepers) as keeping:
             try:

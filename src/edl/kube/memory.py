@@ -6,11 +6,14 @@ from contextlib import suppress
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
 _KEPT = 8 << 20
+_YOUNG = 50_000
 
 
-def keep_freed() -> None:
-    """A page of a list is megabytes that are freed at once: where glibc gives them back to the kernel, the next page
-    costs hundreds of page faults, a tenth of the time of a first sync. So a few megabytes are kept for it."""
+def tune() -> None:
+    """Before the first sync. A page of a list is megabytes that are freed at once: where glibc gives them back to the
+    kernel, the next page costs hundreds of page faults. So a few megabytes are kept for it. And decoded objects have
+    no cycles: to look for them at every 700 of these, Python's habit, takes a tenth of the time of a list."""
+    gc.set_threshold(_YOUNG)
     with suppress(OSError, AttributeError):  # not glibc
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_THRESHOLD, 4 * _KEPT)

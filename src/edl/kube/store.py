@@ -5,7 +5,8 @@ changes (old, new) that they make: (None, x) appeared, (x, None) went, (x, y) ch
 integers, which Kubernetes guarantees within one resource. Other threads may look things up; the loop alone writes.
 """
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from sys import intern
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -24,6 +25,8 @@ class _Known(msgspec.Struct, Generic[T], gc=False):
     version: int
     digest: int | None
     """What `Sketches.complete` said of it."""
+    list: int
+    """The last list that it was in, or that it came after."""
 
 
 class Store(Generic[T]):
@@ -33,8 +36,9 @@ class Store(Generic[T]):
         self.version = 0
         """The newest version of the whole collection that we know completely: a watch resumes from here."""
         self._known: dict[Key, _Known[T]] = {}
+        self._list = 0
         self._indexes = Indexes(indexes or {})
-        self._sketches = sketches
+        self._complete = None if sketches is None else sketches.complete
         self._gone: dict[Key, int] = {}  # deleted since the last list -> version: a late event must not bring it back
 
     def __len__(self) -> int:
@@ -57,27 +61,26 @@ class Store(Generic[T]):
         msgspec.ValidationError: the sketch does not fit the type, and nothing changes either.
         """
         meta = item.metadata
-        key = meta.namespace, meta.name
+        key = intern(meta.namespace), meta.name
         version = int(meta.resource_version)
         known = self._known.get(key)
         if known is None:
             if self._gone and not anew and version <= self._gone.get(key, -1):
                 return ()
-            self._known[key] = _Known(item, version, self._whole(item, None, None))
+            digest = None if self._complete is None else self._complete(item, None, None)
+            self._known[key] = _Known(item, version, digest, self._list)
             self._indexes.enter(key, item)
             return ((None, item),)
+        known.list = self._list
         if version == known.version or (version < known.version and not anew):
             return ()
         old = known.item
-        known.digest = self._whole(item, old, known.digest)
-        self._indexes.move(key, old, item)
-        known.item, known.version = item, version
+        digest = None if self._complete is None else self._complete(item, old, known.digest)
+        self._indexes.move(key, old, item, settled=digest is not None and digest == known.digest)
+        known.item, known.version, known.digest = item, version, digest
         if old.metadata.uid != meta.uid:  # another object took the name: two changes, so that owners of both hear
             return ((old, None), (None, item))
         return ((old, item),)
-
-    def _whole(self, item: Any, old: T | None, digest: int | None) -> int | None:
-        return None if self._sketches is None else self._sketches.complete(item, old, digest)
 
     def remove(self, key: Key, uid: str, version: int) -> tuple[Change[T], ...]:
         """The object of this uid was gone at this version. Says nothing about a younger bearer of the same name."""
@@ -92,13 +95,23 @@ class Store(Generic[T]):
         self._drop(key, old)
         return ((old, None),)
 
-    def complete(self, version: int, listed: Collection[Key]) -> Iterator[Change[T]]:
-        """Ends a list: what is known but was not listed is gone; the store is now complete as of `version`."""
-        for key, old in [(key, known.item) for key, known in self._known.items() if key not in listed]:
+    def begin(self) -> None:
+        """Begins a list: what it has is told by `upsert`, or by `keep` if it cannot be read; then `complete`."""
+        self._list += 1
+
+    def keep(self, key: Key) -> None:
+        known = self._known.get(key)
+        if known is not None:
+            known.list = self._list
+
+    def complete(self, version: int) -> list[Change[T]]:
+        """Ends a list: what is known but was not in it is gone; the store is now complete as of `version`."""
+        gone = [(key, known.item) for key, known in self._known.items() if known.list != self._list]
+        for key, old in gone:
             self._drop(key, old)
-            yield old, None
         self._gone.clear()
         self.version = version
+        return [(old, None) for _, old in gone]
 
     def _bury(self, key: Key, version: int) -> None:
         if len(self._gone) >= TOMBSTONES:

@@ -4,8 +4,8 @@ Decoding is into the caller's type and so costs only the fields that type names.
 must not hide the others: it is handed on as Malformed, with the metadata needed to say which one it is.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any, Generic
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Generic, Literal, get_args
 
 import msgspec
 from typing_extensions import TypeVar
@@ -13,7 +13,8 @@ from typing_extensions import TypeVar
 from .errors import ApiError, ConnectionLostError, Status
 
 T = TypeVar("T", default=dict[str, Any])
-CHANGES = frozenset(("ADDED", "MODIFIED", "DELETED"))
+Verb = Literal["ADDED", "MODIFIED", "DELETED"]
+VERBS = frozenset(get_args(Verb))
 LONGEST_LINE = 64 * 2**20  # etcd takes 1.5 MB; beyond this the stream is not a watch
 
 
@@ -35,9 +36,7 @@ class Malformed(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """`type` is ADDED, MODIFIED or DELETED."""
-
-    type: str
+    type: Verb
     object: T
 
 
@@ -66,6 +65,11 @@ class _List(msgspec.Struct, Generic[T]):
 
 class _Named(msgspec.Struct):
     metadata: Identity = Identity()
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -155,24 +159,20 @@ class LineDecoder(Generic[T]):
     def decode(self, data: bytes | memoryview) -> Iterable[Event[T] | Bookmark | Malformed]:
         """All at once, as nearly always possible; else one by one, so that the good ones before a bad one count."""
         try:
-            events = self._typed.decode_lines(data)
+            return self._typed.decode_lines(data)
         except msgspec.DecodeError:
-            return self._one_by_one(data)
-        return events if {event.type for event in events} <= CHANGES else self._one_by_one(data)
-
-    def _one_by_one(self, data: bytes | memoryview) -> Iterator[Event[T] | Bookmark | Malformed]:
-        return (self._one(line) for line in bytes(data).split(b"\n") if line)
+            return (self._one(line) for line in bytes(data).split(b"\n") if line)
 
     def _one(self, line: bytes) -> Event[T] | Bookmark | Malformed:
         try:
-            event = decoder(Event[msgspec.Raw]).decode(line)
+            event = decoder(_Line).decode(line)
             if event.type == "BOOKMARK":
                 return Bookmark(decode(event.object, _Named).metadata.resource_version)
             if event.type == "ERROR":
                 raise ApiError(decode(event.object, Status))
         except msgspec.DecodeError as error:
             raise ConnectionLostError(f"a line of the watch is no event: {error}") from error
-        if event.type not in CHANGES:
+        if event.type not in VERBS:
             raise ConnectionLostError(f"the watch sent an event of type {event.type!r}, which is unknown")
         try:
             return Event(event.type, decode(event.object, self._wanted))
