@@ -6,7 +6,7 @@ handed back as a Refusal for the job's status, and the rest goes on. Anything el
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any
 
 import msgspec
@@ -22,7 +22,13 @@ from edl.kube.resource import Resource
 from edl.operator.resources import JOB_RESOURCES, JOBS, PODS, REPLICA_SETS, SECRETS, SERVICES, STATEFUL_SETS
 
 RESIZE = "resize"
-AT_ONCE = 24  # pods or Services that are created at the same time, and as many deleted; more only wait in the server
+AT_ONCE = 8
+"""Pods and Services that are created at the same time, and as many deleted.
+
+The API server ends every watch that is some ten changes behind, and where all are busy a burst of two dozen new pods
+puts everybody behind at once: scheduler, controllers and nodes then read all pods anew. A server that answers within
+20 ms gets through `QPS` with these.
+"""
 
 RESOURCES: Mapping[str, Resource] = {
     Pod.KIND: PODS,
@@ -78,7 +84,7 @@ class Executor:
             async with self._deleting if isinstance(intent, Delete) else self._making:
                 await self._one(intent, namespace, job_uid, deeds)
 
-        results = await asyncio.gather(*map(one, intents), return_exceptions=True)
+        results = await asyncio.gather(*map(one, _mixed(intents)), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -152,6 +158,13 @@ class Executor:
             deeds.gone.add((intent.kind, intent.name))  # this very one is gone, whoever bears the name now
         else:
             deeds.wrote(self._resources[intent.kind], _version(answer))
+
+
+def _mixed(intents: Sequence[Intent]) -> list[Intent]:
+    """Pods and Services in turns: half as many changes at once for those who watch pods."""
+    pods = [intent for intent in intents if intent.kind == Pod.KIND]
+    others = [intent for intent in intents if intent.kind != Pod.KIND]
+    return [intent for pair in zip_longest(pods, others) for intent in pair if intent is not None]
 
 
 class KeyGoneError(KubeError):
