@@ -61,12 +61,13 @@ class Store(Generic[T]):
         msgspec.ValidationError: the sketch does not fit the type, and nothing changes either.
         """
         meta = item.metadata
-        key = intern(meta.namespace), meta.name
+        key = meta.namespace, meta.name
         version = int(meta.resource_version)
         known = self._known.get(key)
         if known is None:
             if self._gone and not anew and version <= self._gone.get(key, -1):
                 return ()
+            key = intern(meta.namespace), meta.name
             digest = None if self._complete is None else self._complete(item, None, None)
             self._known[key] = _Known(item, version, digest, self._list)
             self._indexes.enter(key, item)

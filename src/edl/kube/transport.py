@@ -8,12 +8,15 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Protocol
 
 import aiohttp
 import msgspec
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
+from .chunks import BulkHandler
 from .errors import ConnectionLostError, UntrustedServerError
 
 JSON = "application/json"
@@ -121,6 +124,8 @@ class HttpTransport:
     async def _attempt(self, request: Request, auth: Auth) -> aiohttp.ClientResponse:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0)  # a watch holds its connection: a limit would starve the calls
+            reader: type[ResponseHandler] = BulkHandler  # aiohttp has no public way to name one; its own is slower
+            connector._factory = partial(reader, loop=asyncio.get_running_loop())
             jar = aiohttp.DummyCookieJar()  # nobody sends any, and looking for them costs with every call
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=jar, auto_decompress=False, read_bufsize=2**18
