@@ -5,8 +5,9 @@ handed back as a Refusal for the job's status, and the rest goes on. Anything el
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -22,12 +23,12 @@ from edl.kube.resource import Resource
 from edl.operator.resources import JOB_RESOURCES, JOBS, PODS, REPLICA_SETS, SECRETS, SERVICES, STATEFUL_SETS
 
 RESIZE = "resize"
-AT_ONCE = 8
-"""Pods and Services that are created at the same time, and as many deleted.
+AT_ONCE = 4
+"""Pods that are created at the same time, as many Services, and as many of each deleted.
 
-The API server ends every watch that is some ten changes behind, and where all are busy a burst of two dozen new pods
-puts everybody behind at once: scheduler, controllers and nodes then read all pods anew. A server that answers within
-20 ms gets through `QPS` with these.
+The API server ends every watch that is some ten changes behind, and where all are busy a burst of eight new pods and
+more puts everybody behind at once: scheduler, controllers and nodes then read all pods anew. Four at a time are still
+hundreds a second.
 """
 
 RESOURCES: Mapping[str, Resource] = {
@@ -66,7 +67,7 @@ class Executor:
     def __init__(self, client: Client, job: Resource) -> None:
         self._client = client
         self._resources = {**RESOURCES, job.kind: job}
-        self._making, self._deleting = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)
+        self._limits = defaultdict[tuple[type[Intent], str], asyncio.Semaphore](lambda: asyncio.Semaphore(AT_ONCE))
 
     async def carry_out(self, intents: Sequence[Intent], *, namespace: str, job_uid: str) -> Deeds:
         """In order; pods and Services, which do not depend on each other, several at a time."""
@@ -81,10 +82,10 @@ class Executor:
 
     async def _together(self, intents: list[Intent], namespace: str, job_uid: str, deeds: Deeds) -> None:
         async def one(intent: Intent) -> None:
-            async with self._deleting if isinstance(intent, Delete) else self._making:
+            async with self._limits[type(intent), intent.kind]:
                 await self._one(intent, namespace, job_uid, deeds)
 
-        results = await asyncio.gather(*map(one, _mixed(intents)), return_exceptions=True)
+        results = await asyncio.gather(*map(one, intents), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -158,13 +159,6 @@ class Executor:
             deeds.gone.add((intent.kind, intent.name))  # this very one is gone, whoever bears the name now
         else:
             deeds.wrote(self._resources[intent.kind], _version(answer))
-
-
-def _mixed(intents: Sequence[Intent]) -> list[Intent]:
-    """Pods and Services in turns: half as many changes at once for those who watch pods."""
-    pods = [intent for intent in intents if intent.kind == Pod.KIND]
-    others = [intent for intent in intents if intent.kind != Pod.KIND]
-    return [intent for pair in zip_longest(pods, others) for intent in pair if intent is not None]
 
 
 class KeyGoneError(KubeError):
