@@ -15,7 +15,7 @@ from edl.cli.jobs import Summary, summarize
 from edl.cli.live import Look, PlainScreen, RichScreen, changes, count, dots, duration, numbers, sparkline
 from edl.cli.progress import WINDOW, Pace, Progress, ProgressReader, _Door
 from edl.kube.errors import ConnectionLostError
-from edl.kube.transport import Response
+from edl.kube.transport import Request, Response
 from edl.kube.wire import Page
 
 
@@ -176,8 +176,8 @@ class FarCluster:
         assert name == "a-tj-token"
         return {"data": {"token": base64.b64encode(b"secret").decode(), "ca.crt": ""}}
 
-    async def raw(self, method: str, path: str, *, headers: dict[str, str], timeout: float) -> Response:
-        self.asked.append((path, headers))
+    async def raw(self, request: Request, *, timeout: float) -> Response:
+        self.asked.append((request.path, dict(request.headers)))
         if isinstance(self.answer, Exception):
             raise self.answer
         return Response(200, self.answer)

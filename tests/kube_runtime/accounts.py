@@ -14,7 +14,7 @@ from aiohttp import web
 
 from edl.kube.client import Client
 from edl.kube.credentials import Account
-from edl.kube.transport import HttpTransport
+from edl.kube.transport import HttpTransport, Request
 from tests.kube_runtime.certificates import Authority
 
 
@@ -79,6 +79,6 @@ async def tls_server(authority: Authority, *names: str) -> AsyncIterator[str]:
 async def whoami(account: Account) -> dict[str, str]:
     client = Client(HttpTransport(account), timeout=20.0)
     try:
-        return json.loads((await client.raw("GET", "/whoami")).body)  # type: ignore[no-any-return]  # as above
+        return json.loads((await client.raw(Request("GET", "/whoami"))).body)  # type: ignore[no-any-return]  # as above
     finally:
         await client.close()

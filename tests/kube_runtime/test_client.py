@@ -90,7 +90,7 @@ VERBS: list[tuple[str, Call, str, dict[str, str], Any]] = [
         {"labelSelector": "a=b,c=d"},
         {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"},
     ),
-    ("raw", lambda c: c.raw("GET", "/version", query={"q": "1"}), "GET /version", {"q": "1"}, None),
+    ("raw", lambda c: c.raw(Request("GET", "/version", {"q": "1"})), "GET /version", {"q": "1"}, None),
 ]
 
 
@@ -183,7 +183,7 @@ async def test_a_watch_yields_events_bookmarks_and_what_cannot_be_read() -> None
     pieces = [data[at : at + 7] for at in range(0, len(data), 7)]
     client = Client(DirectTransport(streaming(*pieces)))
     async with aclosing(client.watch(THINGS, resource_version="1", type=Thing)) as changes:
-        seen = [change async for change in changes]
+        seen = [change async for batch in changes for change in batch]
     first, second, third, fourth = seen
     assert isinstance(first, Event)
     assert (first.type, first.object.value) == ("ADDED", 1)
@@ -198,7 +198,7 @@ async def test_a_watch_yields_events_bookmarks_and_what_cannot_be_read() -> None
 async def test_a_watch_asks_for_what_it_needs() -> None:
     server = Script(Response(200, b""))
     async with aclosing(server.client.watch(PODS, resource_version="7", namespace="n", labels="a=b")) as changes:
-        assert [change async for change in changes] == []
+        assert [change async for batch in changes for change in batch] == []
     (sent,) = server.requests
     assert dict(sent.query) == {
         "watch": "true",
@@ -224,7 +224,7 @@ async def test_a_line_without_end_is_no_watch(monkeypatch: pytest.MonkeyPatch) -
     client = Client(DirectTransport(streaming(*[b"x" * 100] * 20)))
     with pytest.raises(ConnectionLostError, match="longer than 1000 bytes"):
         async with aclosing(client.watch(PODS, resource_version="7")) as changes:
-            await anext(changes)
+            assert [list(batch) async for batch in changes]
 
 
 @virtual

@@ -14,6 +14,7 @@ import pytest
 
 from edl.cli import operator as command
 from edl.embedded.server import ADMIN, Server
+from edl.kube.transport import Request
 from edl.operator.settings import OperatorSettings
 from tests.operator.stage import PATIENCE, TOKEN, Stage, stage
 
@@ -130,7 +131,7 @@ async def playing(server: Server) -> AsyncIterator[Stage]:
 
 
 async def _served(scene: Stage) -> bool:
-    page = await scene.client.raw("GET", "/apis")
+    page = await scene.client.raw(Request("GET", "/apis"))
     scene.registered = b"paddlepaddle.org" in page.body
     return scene.registered
 

@@ -114,8 +114,10 @@ class ProgressReader:
     async def _ask(self, door: _Door, call: str = "job") -> bytes:
         path = f"/v1/jobs/{self._namespace}/{self._job}/{call}"
         if not door.on_this_machine:
-            headers = {"EDL-Token": door.token}
-            answer = await self._client.raw("GET", door.proxied + path, headers=headers, timeout=PATIENCE)
+            from edl.kube.transport import Request
+
+            request = Request("GET", door.proxied + path, headers={"EDL-Token": door.token})
+            answer = await self._client.raw(request, timeout=PATIENCE)
             return bytes(answer.body)
         return await _get(door.url + path, door)
 

@@ -13,6 +13,7 @@ from edl.kube.client import Client
 from edl.kube.errors import ApiError
 from edl.kube.lease import LEASES
 from edl.kube.resource import Resource
+from edl.kube.transport import Request
 from edl.operator.resources import CRDS, NODES, resource_of
 from edl.operator.settings import LEASE, SERVICE, WEBHOOK
 
@@ -52,7 +53,7 @@ class Reader:
 
 async def read_cluster(client: Client, namespace: str) -> ClusterSeen:
     """`namespace` is the operator's."""
-    answer = await client.raw("GET", "/version")
+    answer = await client.raw(Request("GET", "/version"))
     version = str(msgspec.json.decode(answer.body, type=dict[str, Any]).get("gitVersion", "unknown"))
     reader = Reader(client)
     names = [crd["metadata"]["name"] for crd in crds()]

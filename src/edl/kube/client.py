@@ -40,22 +40,14 @@ class Scope(TypedDict, total=False):
     fields: str | dict[str, str] | None
 
 
-class Part(TypedDict, total=False):
-    """Where one object, or a part of it (status, scale, resize, eviction, binding...), lives."""
+class Where(TypedDict, total=False):
+    """Where one object, or a part of it (status, scale, resize, eviction, binding...), lives, and on what terms we go
+    there. `timeout`: the deadline of the call in seconds. `lane`: its place in the budget."""
 
     namespace: str | None
     subresource: str | None
-
-
-class Terms(TypedDict, total=False):
-    """`timeout`: the deadline of the call in seconds. `lane`: its place in the budget."""
-
     timeout: float
     lane: Lane
-
-
-class Where(Part, Terms):
-    pass
 
 
 class Listing(Scope, total=False):
@@ -181,17 +173,16 @@ class Client:
         resource: Resource,
         name: str,
         *,
-        namespace: str | None = None,
         uid: str | None = None,
         resource_version: str | None = None,
         propagation: Propagation = "Background",
         grace: int | None = None,
-        **terms: Unpack[Terms],
+        **where: Unpack[Where],
     ) -> dict[str, Any]:
         """Answers a Status when the object is gone, the object itself while finalizers or a grace period hold it."""
         body = _delete_options(propagation, grace, uid=uid, resourceVersion=resource_version)
-        request = self._write("DELETE", resource.path(namespace, name), body, {})
-        return await self._one(request, _DICT, terms, Lane.URGENT)
+        request = self._write("DELETE", _path(resource, name, where), body, {})
+        return await self._one(request, _DICT, where, Lane.URGENT)
 
     async def delete_collection(
         self,
@@ -208,22 +199,13 @@ class Client:
 
     async def watch(
         self, resource: Resource, *, resource_version: str, type: type[T] = _DICT, **how: Unpack[Watching]
-    ) -> AsyncGenerator[Change[T], None]:
-        """Changes after `resource_version`, until the server ends the stream.
+    ) -> AsyncGenerator[Iterable[Change[T]], None]:
+        """Changes after `resource_version`, in batches as they arrive (the first is empty: the stream has begun),
+        until the server ends the stream.
 
         ApiError: the server refused or sent an ERROR event (`is_gone`: list again). ConnectionLostError: the stream
         broke, or nothing came for too long. What was yielded is complete and in order. Use `contextlib.aclosing`.
         """
-        batches = self.watch_batches(resource, resource_version=resource_version, type=type, **how)
-        async with aclosing(batches):
-            async for batch in batches:
-                for change in batch:
-                    yield change
-
-    async def watch_batches(
-        self, resource: Resource, *, resource_version: str, type: type[T] = _DICT, **how: Unpack[Watching]
-    ) -> AsyncGenerator[Iterable[Change[T]], None]:
-        """As `watch`, in batches as they arrive, for those who must be fast."""
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -242,20 +224,8 @@ class Client:
         """The pieces of a streamed answer (a watch, a log) as they come, after an empty one: it has begun. No retry."""
         return self._calls.stream(request, idle)
 
-    async def raw(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        lane: Lane = Lane.NORMAL,
-    ) -> Response:
-        request = Request(method, path, query or {}, body, content_type, accept, headers or {})
+    async def raw(self, request: Request, *, timeout: float | None = None, lane: Lane = Lane.NORMAL) -> Response:
+        """Whatever the others do not offer."""
         return await self._calls.make(request, lane, timeout)
 
     async def close(self) -> None:
@@ -267,8 +237,8 @@ class Client:
         signed = {"fieldManager": self._manager} if query is None else query
         return Request(method, path, signed, msgspec.json.encode(body), content_type)
 
-    async def _one(self, request: Request, type: type[T], terms: Terms, lane: Lane = Lane.NORMAL) -> T:
-        response = await self._calls.make(request, terms.get("lane", lane), terms.get("timeout"))
+    async def _one(self, request: Request, type: type[T], where: Where, lane: Lane = Lane.NORMAL) -> T:
+        response = await self._calls.make(request, where.get("lane", lane), where.get("timeout"))
         with _expecting(request, type):
             return decode(response.body, type)
 
@@ -281,8 +251,8 @@ def _expecting(request: Request, wanted: type[object]) -> Iterator[None]:
         raise UnexpectedAnswerError(f"{request}: the answer is no {wanted.__name__}: {error}") from error
 
 
-def _path(resource: Resource, name: str | None, part: Part) -> str:
-    return resource.path(part.get("namespace"), name, part.get("subresource"))
+def _path(resource: Resource, name: str | None, where: Where) -> str:
+    return resource.path(where.get("namespace"), name, where.get("subresource"))
 
 
 def _select(scope: Scope) -> dict[str, str]:

@@ -203,7 +203,7 @@ class Informer(Generic[T]):
         self.watches += 1
         loop = asyncio.get_running_loop()
         started, version = loop.time(), self._store.version
-        batches = self._client.watch_batches(
+        batches = self._client.watch(
             self.resource,
             resource_version=str(version),
             type=self._type,

@@ -181,8 +181,9 @@ class Lease:
             )
             with suppress(TimeoutError):
                 async with asyncio.timeout(left), aclosing(changes):
-                    async for _ in changes:
-                        break
+                    async for batch in changes:
+                        if list(batch):
+                            break
         await asyncio.sleep(min(0.2, self._duration / 50))  # a server that ends streams at once must not make us spin
 
     # Keeping it.

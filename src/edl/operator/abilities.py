@@ -6,12 +6,13 @@ import msgspec
 
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
+from edl.kube.transport import Request
 
 
 async def can_resize(client: Client) -> bool:
     """Whether running pods can be given other resources (`pods/resize`)."""
     try:
-        answer = await client.raw("GET", "/api/v1")
+        answer = await client.raw(Request("GET", "/api/v1"))
     except ApiError:
         return False
     found = msgspec.json.decode(answer.body, type=dict[str, Any])

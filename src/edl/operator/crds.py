@@ -9,6 +9,7 @@ import msgspec
 from edl.api.crds import crds
 from edl.kube.client import Client
 from edl.kube.errors import ApiError
+from edl.kube.transport import Request
 from edl.operator.resources import CRDS
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ class UnsupportedError(Exception):
 async def check_version(client: Client) -> str:
     """Jobs that another controller manages (spec.managedBy) are what we build on; older servers ignore the field and
     would run every trainer twice."""
-    answer = await client.raw("GET", "/version")
+    answer = await client.raw(Request("GET", "/version"))
     found = msgspec.json.decode(answer.body, type=dict[str, Any])
     name = str(found.get("gitVersion", "unknown"))
     numbers = name.removeprefix("v").split(".")[:2]

@@ -7,6 +7,7 @@ import msgspec
 
 from edl.kube.client import Client
 from edl.kube.resource import Resource
+from edl.kube.transport import Request
 
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
@@ -34,7 +35,7 @@ class Kinds:
 async def discover(client: Client) -> Kinds:
     found: dict[tuple[str, str], Resource] = {}
     for path in ("/api", "/apis"):
-        answer = await client.raw("GET", path, accept=_AGGREGATED)
+        answer = await client.raw(Request("GET", path, accept=_AGGREGATED))
         for group in msgspec.json.decode(answer.body).get("items") or ():
             name = (group.get("metadata") or {}).get("name", "")
             for version in group.get("versions") or ():
