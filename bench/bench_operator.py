@@ -24,10 +24,10 @@ from edl.embedded.cluster import ClusterSettings, running_cluster
 from edl.embedded.server import ADMIN, Server
 from edl.kube.budget import Budget
 from edl.kube.client import Client
-from edl.kube.credentials import Account, fixed
+from edl.kube.credentials import Account, Auth, fixed
 from edl.kube.errors import ApiError
 from edl.kube.informer import Informer
-from edl.kube.transport import Auth, HttpTransport
+from edl.kube.transport import HttpTransport
 from edl.operator.job_service.configmap import CONFIGMAPS
 from edl.operator.resources import NODES, PODS, TRAINING_JOBS
 

@@ -15,11 +15,11 @@ from edl.embedded.node.node import NodeSettings, ProcessNode
 from edl.embedded.server import ADMIN, Server
 from edl.kube.budget import Budget
 from edl.kube.client import Client
-from edl.kube.credentials import Account, fixed
+from edl.kube.credentials import Account, Auth, fixed
 from edl.kube.errors import ApiError
 from edl.kube.kubeconfig import load_account
 from edl.kube.resource import Resource
-from edl.kube.transport import Auth, HttpTransport
+from edl.kube.transport import HttpTransport
 from tests.embedded import real_server
 
 PODS = Resource("", "v1", "pods", "Pod")

@@ -10,9 +10,9 @@ import pytest
 
 from edl.embedded.server import ADMIN, Server
 from edl.kube.client import Client
-from edl.kube.credentials import Account, fixed
+from edl.kube.credentials import Account, Auth, fixed
 from edl.kube.errors import ApiError
-from edl.kube.transport import Auth, HttpTransport
+from edl.kube.transport import HttpTransport
 from edl.operator.job_service import ConflictError, JobRecord, UnavailableError
 from edl.operator.job_service.configmap import CONFIGMAPS, ConfigMapStore
 from edl.operator.job_service.durable import DurableState, Turns

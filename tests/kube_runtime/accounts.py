@@ -39,7 +39,7 @@ def kubeconfig(
 
 
 async def presented(account: Account) -> str:
-    return dict((await account.current()).headers).get("Authorization", "")
+    return dict((await account.login(None)).headers).get("Authorization", "")
 
 
 def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:

@@ -12,12 +12,12 @@ from edl.kube.client import Client
 from edl.kube.errors import KubeError
 from edl.kube.lease import Fence, Lease, LeaseLostError
 from edl.kube.transport import HttpTransport
-from tests.kube_runtime.fake_api import Anonymous
+from tests.kube_runtime.fake_api import anybody
 from tests.kube_runtime.things import THINGS
 
 
 async def lead(url: str, identity: str, duration: float) -> None:
-    transport = HttpTransport(Anonymous(url))
+    transport = HttpTransport(anybody(url))
     lease = Lease(Client(transport), name="leader", namespace="edl", identity=identity, duration=duration)
     client = Client(Fence(transport, lease.check), timeout=2.0)
 

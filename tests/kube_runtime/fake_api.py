@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from edl.kube.credentials import Account, Auth
 from edl.kube.errors import ConnectionLostError
-from edl.kube.transport import Auth, Request, Response
+from edl.kube.transport import Request, Response
 
 Body = dict[str, Any]
 Answer = Callable[[Request], Awaitable[Response]]
@@ -229,20 +230,16 @@ def _parse(path: str) -> tuple[str, str, str]:
     return parts[0], namespace, parts[1] if len(parts) > 1 else ""
 
 
-class Anonymous:
-    """Credentials for a server that asks for none, or whose `tokens` change."""
+def anybody(server: str, *tokens: str) -> Account:
+    """For a server that asks for no credentials, or whose `tokens` change."""
+    left = list(tokens)
 
-    server_name = None
-    proxy = None
+    async def login(refused: Auth | None) -> Auth:
+        if refused is not None and len(left) > 1:
+            left.pop(0)
+        return Auth({"Authorization": f"Bearer {left[0]}"} if left else {})
 
-    def __init__(self, server: str, *tokens: str) -> None:
-        self.server = server
-        self.tokens = list(tokens)
-
-    async def current(self, *, refused: Auth | None = None) -> Auth:
-        if refused is not None and len(self.tokens) > 1:
-            self.tokens.pop(0)
-        return Auth({"Authorization": f"Bearer {self.tokens[0]}"} if self.tokens else {})
+    return Account(server, login)
 
 
 class HangUp(Exception):  # noqa: N818 - an instruction, not an error

@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from edl.kube.credentials import CredentialsError
+from edl.kube.credentials import Auth, CredentialsError
 from edl.kube.exec_plugin import VERSIONS, ExecConfig, ExecPlugin
 from edl.kube.kubeconfig import from_kubeconfig
-from edl.kube.transport import Auth
 from tests.kube_runtime.accounts import encoded, kubeconfig, presented, tls_server, whoami
 from tests.kube_runtime.certificates import Authority
 
@@ -42,8 +41,8 @@ async def test_a_plugin_is_run_once_for_all_and_again_when_refused(tmp_path: Pat
     account = from_kubeconfig([kubeconfig(tmp_path / "config", user={"exec": plugin(tmp_path, version=version)})])
     given = await asyncio.gather(*(presented(account) for _ in range(5)))
     assert set(given) == {"Bearer me-arg-1"}
-    refused = await account.current()
-    again = await asyncio.gather(*(account.current(refused=refused) for _ in range(5)))
+    refused = await account.login(None)
+    again = await asyncio.gather(*(account.login(refused) for _ in range(5)))
     assert {auth.headers["Authorization"] for auth in again} == {"Bearer me-arg-2"}
 
 
@@ -84,7 +83,7 @@ async def test_a_plugin_is_told_of_the_cluster_if_it_asks(tmp_path: Path) -> Non
     config = {"apiVersion": VERSIONS[0], "command": "./tell.sh", "provideClusterInfo": True}
     account = from_kubeconfig([kubeconfig(tmp_path / "config", user={"exec": config})])
     with pytest.raises(CredentialsError, match="ended with code 3"):
-        await account.current()
+        await account.login(None)
     told = json.loads((tmp_path / "tell.sh.info").read_text())
     assert told["spec"]["interactive"] is False
     assert told["spec"]["cluster"]["server"] == "https://example:6443"

@@ -8,15 +8,16 @@ from contextlib import aclosing
 import pytest
 
 from edl.kube.client import Client
+from edl.kube.credentials import Account, Auth
 from edl.kube.errors import ApiError, ConnectionLostError, KubeError
 from edl.kube.informer import Informer
-from edl.kube.transport import Auth, HttpTransport, Request, Response
-from tests.kube_runtime.fake_api import Anonymous, FakeApi, HangUp, line, refuse, reply, serving, streaming
+from edl.kube.transport import HttpTransport, Request, Response
+from tests.kube_runtime.fake_api import FakeApi, HangUp, anybody, line, refuse, reply, serving, streaming
 from tests.kube_runtime.things import THINGS, Thing, running, truth, until, values
 
 
 def client_at(url: str, *tokens: str) -> Client:
-    return Client(HttpTransport(Anonymous(url, *tokens)), timeout=20.0)
+    return Client(HttpTransport(anybody(url, *tokens)), timeout=20.0)
 
 
 async def test_an_informer_over_http() -> None:
@@ -177,11 +178,10 @@ async def test_many_calls_share_the_connections_while_watches_hold_theirs() -> N
 
 
 async def test_credentials_that_fail_fail_the_call() -> None:
-    class Broken(Anonymous):
-        async def current(self, *, refused: Auth | None = None) -> Auth:
-            raise KubeError("the plugin is gone")
+    async def broken(refused: Auth | None) -> Auth:
+        raise KubeError("the plugin is gone")
 
-    client = Client(HttpTransport(Broken("http://127.0.0.1:1")))
+    client = Client(HttpTransport(Account("http://127.0.0.1:1", broken)))
     with pytest.raises(KubeError, match="the plugin is gone"):
         await client.get(THINGS, "a", namespace="default")
     await client.close()

@@ -93,7 +93,7 @@ def _host_settings(home: Home, settings: JoinSettings, account: Account) -> Host
 
 async def _authority_of(account: Account) -> str:
     """The authority that we trust for the API server is the one whose certificate it must show to us."""
-    auth = await account.current()
+    auth = await account.login(None)
     if not isinstance(auth.tls, ssl.SSLContext):
         return ""
     return "".join(ssl.DER_cert_to_PEM_cert(one) for one in auth.tls.get_ca_certs(binary_form=True))

@@ -17,7 +17,14 @@ from pathlib import Path
 import msgspec
 
 from .errors import KubeError
-from .transport import Auth
+
+
+class Auth(msgspec.Struct, frozen=True):
+    """What one attempt presents: headers (a token), and the TLS context (which may hold a client certificate)."""
+
+    headers: Mapping[str, str] = {}
+    tls: ssl.SSLContext | bool = True
+
 
 Login = Callable[[Auth | None], Awaitable[Auth]]
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -35,9 +42,6 @@ class Account(msgspec.Struct, frozen=True):
     server_name: str | None = None
     proxy: str | None = None
     namespace: str = "default"
-
-    async def current(self, *, refused: Auth | None = None) -> Auth:
-        return await self.login(refused)
 
 
 def fixed(auth: Auth) -> Login:

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from .credentials import CredentialsError
-from .transport import Auth
+from .credentials import Auth, CredentialsError
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 EARLY = timedelta(seconds=10)  # a token must not expire between us and the server

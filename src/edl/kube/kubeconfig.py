@@ -8,16 +8,24 @@ import os
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import yaml
 
-from .credentials import Account, CredentialsError, Login, TokenFile, fixed, from_base64, in_cluster, read, tls_context
+from .credentials import (
+    Account,
+    Auth,
+    CredentialsError,
+    Login,
+    TokenFile,
+    fixed,
+    from_base64,
+    in_cluster,
+    read,
+    tls_context,
+)
 from .exec_plugin import ExecConfig, ExecPlugin
-from .transport import Auth
-
-Entry = TypeVar("Entry", bound="_Named")
 
 
 class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
@@ -49,27 +57,20 @@ class Context(msgspec.Struct, frozen=True):
     namespace: str = ""
 
 
-class _Named(msgspec.Struct, kw_only=True):
+class _Entry(msgspec.Struct):
+    """A cluster, a user or a context, and its name."""
+
     name: str
+    cluster: Cluster = Cluster()
+    user: User | None = None
+    context: Context = Context()
     directory: Path = Path()  # of the file it came from: its relative paths start there
 
 
-class _NamedCluster(_Named):
-    cluster: Cluster
-
-
-class _NamedUser(_Named):
-    user: User | None = None
-
-
-class _NamedContext(_Named):
-    context: Context
-
-
 class _File(msgspec.Struct, rename="kebab"):
-    clusters: list[_NamedCluster] | None = None
-    users: list[_NamedUser] | None = None
-    contexts: list[_NamedContext] | None = None
+    clusters: list[_Entry] | None = None
+    users: list[_Entry] | None = None
+    contexts: list[_Entry] | None = None
     current_context: str = ""
 
 
@@ -97,7 +98,7 @@ def from_kubeconfig(paths: Sequence[Path], *, context: str | None = None) -> Acc
         raise CredentialsError(f"{where}: there is no current-context; name one of: {_names(merged.contexts)}")
     chosen = _find(merged.contexts, name, "context", where).context
     cluster = _find(merged.clusters, chosen.cluster, "cluster", where)
-    user = _find(merged.users, chosen.user, "user", where) if chosen.user else _NamedUser(name="", user=User())
+    user = _find(merged.users, chosen.user, "user", where) if chosen.user else _Entry("")
     return _account(cluster, user, chosen.namespace or "default")
 
 
@@ -120,11 +121,11 @@ def _merge(files: Sequence[_File]) -> _File:
     return whole
 
 
-def _names(entries: Sequence[_Named] | None) -> str:
+def _names(entries: Sequence[_Entry] | None) -> str:
     return ", ".join(entry.name for entry in entries or ()) or "(none)"
 
 
-def _find(entries: Sequence[Entry] | None, name: str, what: str, where: str) -> Entry:
+def _find(entries: Sequence[_Entry] | None, name: str, what: str, where: str) -> _Entry:
     for entry in entries or ():
         if entry.name == name:
             return entry
@@ -138,7 +139,7 @@ def _text(data: str, file: str, directory: Path, what: str) -> str | None:
     return read(directory / file, what) if file else None
 
 
-def _account(cluster: _NamedCluster, user: _NamedUser, namespace: str) -> Account:
+def _account(cluster: _Entry, user: _Entry, namespace: str) -> Account:
     settings, who = cluster.cluster, user.user or User()
     if not settings.server:
         raise CredentialsError(f"cluster {cluster.name!r} has no server; write server: https://host:port")
@@ -168,7 +169,7 @@ def _account(cluster: _NamedCluster, user: _NamedUser, namespace: str) -> Accoun
     )
 
 
-def _login(user: _NamedUser, tls: ssl.SSLContext, tls_for: Any, cluster: Mapping[str, Any]) -> Login:
+def _login(user: _Entry, tls: ssl.SSLContext, tls_for: Any, cluster: Mapping[str, Any]) -> Login:
     who = user.user or User()
     headers = {"Impersonate-User": who.impersonate} if who.impersonate else {}
     if who.auth_provider is not None:

@@ -5,7 +5,6 @@ runs the very same code. Whatever breaks below is raised as ConnectionLostError;
 """
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -17,6 +16,7 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from .chunks import BulkHandler
+from .credentials import Account, Auth
 from .errors import ConnectionLostError, UntrustedServerError
 
 JSON = "application/json"
@@ -53,36 +53,14 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
-class Auth(msgspec.Struct, frozen=True):
-    """What one attempt presents: headers (a token), and the TLS context (which may hold a client certificate)."""
-
-    headers: Mapping[str, str] = {}
-    tls: ssl.SSLContext | bool = True
-
-
-class Credentials(Protocol):
-    """Who we are and where the server is. After a refusal `current(refused=...)` returns something newer if it can."""
-
-    @property
-    def server(self) -> str: ...
-
-    @property
-    def server_name(self) -> str | None: ...
-
-    @property
-    def proxy(self) -> str | None: ...
-
-    async def current(self, *, refused: Auth | None = None) -> Auth: ...
-
-
 class HttpTransport:
     """aiohttp. One session, opened with the first request; a 401 is answered once with fresh credentials."""
 
-    def __init__(self, credentials: Credentials, *, user_agent: str = "edl", connect_timeout: float = 10.0) -> None:
-        self._credentials = credentials
-        self._base = credentials.server.rstrip("/")
+    def __init__(self, account: Account, *, user_agent: str = "edl") -> None:
+        self._account = account
+        self._base = account.server.rstrip("/")
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
         self._session: aiohttp.ClientSession | None = None
 
     async def request(self, request: Request) -> Response:
@@ -104,11 +82,11 @@ class HttpTransport:
     @asynccontextmanager
     async def _send(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
         try:
-            auth = await self._credentials.current()
+            auth = await self._account.login(None)
             answer = await self._attempt(request, auth)
             if answer.status == 401:
                 answer.release()
-                answer = await self._attempt(request, await self._credentials.current(refused=auth))
+                answer = await self._attempt(request, await self._account.login(auth))
             try:
                 yield answer
             finally:
@@ -139,8 +117,8 @@ class HttpTransport:
             data=request.body,
             headers=headers,
             ssl=auth.tls,
-            server_hostname=self._credentials.server_name,
-            proxy=self._credentials.proxy,
+            server_hostname=self._account.server_name,
+            proxy=self._account.proxy,
             timeout=self._timeout,
             allow_redirects=False,
         )

@@ -14,8 +14,7 @@ from edl.embedded.node.supervisor import processes
 from edl.embedded.podscheduler.scheduler import PodScheduler
 from edl.embedded.server import ADMIN, Server
 from edl.kube.client import Client
-from edl.kube.credentials import Account, fixed
-from edl.kube.transport import Auth
+from edl.kube.credentials import Account, Auth, fixed
 
 
 class Fragile:
