@@ -9,7 +9,7 @@ from edl.jobs.outcome import ObjectKey, Refusal
 
 FIRST_RETRY = 1.0
 LAST_RETRY = 15.0
-MOVING, STARTING, CROWD = 16, 4, 200  # times as long as usual
+MOVING, STARTING, CROWD = 16, 8, 200  # times as long as usual
 NOT_YET = frozenset({"creating", "pending"})  # phases before a job first runs, as kinds call them
 
 
