@@ -15,7 +15,7 @@ from tests.brain.simulated import PERIOD, Law, SimulatedJob, Use, amdahl, no_use
 def test_a_job_is_led_to_where_it_saturates_within_ten_plans(knee: int, seed: int) -> None:
     job = SimulatedJob(saturating(knee), seed=seed)
     job.begin()
-    sizes = job.run(40)
+    sizes = job.run(30)
     assert len(sizes) <= 10, [record.plan.reason for record in job.plans]
     assert abs(sizes[-1] - knee) <= 1
 
@@ -23,7 +23,7 @@ def test_a_job_is_led_to_where_it_saturates_within_ten_plans(knee: int, seed: in
 def test_every_plan_says_why_and_what_it_should_bring() -> None:
     job = SimulatedJob(saturating(6), noise=0.0)
     job.begin()
-    job.run(12)
+    job.run(16)
     assert [record.plan.rule for record in job.plans] == [
         "start-cold",
         "workers-explore",
@@ -40,12 +40,12 @@ def test_every_plan_says_why_and_what_it_should_bring() -> None:
 def test_a_plan_that_did_not_pay_is_taken_back_and_not_tried_again_soon() -> None:
     job = SimulatedJob(saturating(2), noise=0.0)
     job.begin()
-    job.run(4)
+    job.run(6)
     rules = [record.plan.rule for record in job.plans]
     assert rules[:3] == ["start-cold", "workers-explore", "take-back"]
     assert job.plans[1].verdict == "taken back"
     assert "promised +100% and brought +0%" in job.plans[2].plan.reason
-    job.run(int(Settings().hold / PERIOD) - 6)
+    job.run(int(Settings().hold / PERIOD) - 8)
     assert all(record.plan.roles[WORKER].replicas < 4 for record in job.plans[2:])
 
 
