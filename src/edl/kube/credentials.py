@@ -5,8 +5,6 @@ An Account says where the server is and how to log in. A login is asked before e
 """
 
 import asyncio
-import base64
-import binascii
 import os
 import ssl
 import tempfile
@@ -119,10 +117,3 @@ def read(path: Path, what: str) -> str:
         return path.read_text()
     except OSError as error:
         raise CredentialsError(f"{what}: cannot read {path}: {error.strerror}") from error
-
-
-def from_base64(text: str, what: str) -> str:
-    try:
-        return base64.b64decode(text, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError) as error:
-        raise CredentialsError(f"{what} is not base64 of a PEM text: {error}") from error

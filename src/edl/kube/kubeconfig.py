@@ -13,18 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from .credentials import (
-    Account,
-    Auth,
-    CredentialsError,
-    Login,
-    TokenFile,
-    fixed,
-    from_base64,
-    in_cluster,
-    read,
-    tls_context,
-)
+from .credentials import Account, Auth, CredentialsError, Login, TokenFile, fixed, in_cluster, read, tls_context
 from .exec_plugin import ExecConfig, ExecPlugin
 
 
@@ -134,8 +123,11 @@ def _find(entries: Sequence[_Entry] | None, name: str, what: str, where: str) ->
 
 def _text(data: str, file: str, directory: Path, what: str) -> str | None:
     """Inline data counts before a file, as in kubectl."""
-    if data:
-        return from_base64(data, f"{what}-data")
+    try:
+        if data:
+            return base64.b64decode(data, validate=True).decode()
+    except ValueError as error:
+        raise CredentialsError(f"{what}-data is not base64 of a PEM text: {error}") from error
     return read(directory / file, what) if file else None
 
 

@@ -6,17 +6,15 @@ from .objects import Object, controller_of
 from .resource import Resource
 
 
-def owner_reference(
-    resource: Resource, owner: Object, *, controller: bool = True, block: bool = True
-) -> dict[str, Any]:
-    """`block`: a foreground deletion of the owner waits for the child. The child must live in the owner's namespace."""
+def owner_reference(resource: Resource, owner: Object) -> dict[str, Any]:
+    """Of a child's controller, whose foreground deletion waits for the child. Both must live in one namespace."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
         "name": owner.metadata.name,
         "uid": owner.metadata.uid,
-        "controller": controller,
-        "blockOwnerDeletion": block,
+        "controller": True,
+        "blockOwnerDeletion": True,
     }
 
 

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 REMEMBERED = 4096  # series and talkers; the least recent is forgotten
 LONGEST_NOTE = 1024  # bytes; the API refuses more
+REFILL = 300.0
 
 
 class Reference(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,7 +66,7 @@ class _Series(msgspec.Struct):
 
 
 class EventRecorder:
-    """One object may say `burst` things at once, then one every `refill` s. Counts are written every `refresh` s."""
+    """One object may say `burst` things at once, then one in 5 minutes. Counts are written every `refresh` s."""
 
     def __init__(
         self,
@@ -75,13 +76,12 @@ class EventRecorder:
         instance: str,
         pending: int = 1000,
         burst: int = 25,
-        refill: float = 300.0,
         refresh: float = 60.0,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.dropped = 0
         self._client, self._controller, self._instance, self._now = client, controller, instance[:128], now
-        self._pending, self._burst, self._refill, self._refresh = pending, burst, refill, refresh
+        self._pending, self._burst, self._refresh = pending, float(burst), refresh
         self._series: OrderedDict[_Said, _Series] = OrderedDict()
         self._talk: OrderedDict[str, tuple[float, float]] = OrderedDict()  # uid -> (sayings left, counted when)
         self._queue: WorkQueue[_Said] = WorkQueue()
@@ -115,9 +115,10 @@ class EventRecorder:
             self._queue.add(said)
 
     def _may_talk(self, regarding: Reference, time: float) -> bool:
-        left, since = self._talk.pop(regarding.uid or regarding.name, (float(self._burst), time))
-        left = min(float(self._burst), left + (time - since) / self._refill)
-        self._talk[regarding.uid or regarding.name] = (left - 1 if left >= 1 else left, time)
+        who = regarding.uid or regarding.name
+        left, since = self._talk.pop(who, (self._burst, time))
+        left = min(self._burst, left + (time - since) / REFILL)
+        self._talk[who] = (left - 1 if left >= 1 else left, time)
         _trim(self._talk)
         return left >= 1
 
