@@ -104,8 +104,8 @@ ALPHA = {"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}
 ALWAYS = {"command": "x", "apiVersion": VERSIONS[0], "interactiveMode": "Always"}
 ERRORS = [
     ({"current-context": ""}, "there is no current-context; name one of: x"),
-    ({"current-context": "nope"}, "there is no context 'nope'; there are: x"),
-    ({"clusters": []}, "there is no cluster 'c'; there are: (none)"),
+    ({"current-context": "nope"}, "there is no context 'nope'; name one of: x"),
+    ({"clusters": []}, "there is no cluster 'c'; name one of: (none)"),
     ({"users": []}, "there is no user 'u'"),
     ({"cluster": {"server": ""}}, "has no server"),
     ({"cluster": {"proxy-url": "socks5://x"}}, "must be http:// or https://"),

@@ -80,14 +80,20 @@ def load_account(
 
 def from_kubeconfig(paths: Sequence[Path], *, context: str | None = None) -> Account:
     """Files in order; where two say something of the same name, the first one counts."""
-    merged = _merge([_read(path) for path in paths])
-    where = ", ".join(str(path) for path in paths)
-    name = context or merged.current_context
-    if not name:
-        raise CredentialsError(f"{where}: there is no current-context; name one of: {_names(merged.contexts)}")
-    chosen = _find(merged.contexts, name, "context", where).context
-    cluster = _find(merged.clusters, chosen.cluster, "cluster", where)
-    user = _find(merged.users, chosen.user, "user", where) if chosen.user else _Entry("")
+    files = [_read(path) for path in paths]
+
+    def find(what: str, name: str) -> _Entry:
+        entries: list[_Entry] = [entry for file in files for entry in getattr(file, f"{what}s") or ()]
+        for entry in entries:
+            if entry.name == name:
+                return entry
+        where, known = ", ".join(map(str, paths)), ", ".join(entry.name for entry in entries) or "(none)"
+        missing = "current-context" if what == "context" and not name else f"{what} {name!r}"
+        raise CredentialsError(f"{where}: there is no {missing}; name one of: {known}")
+
+    chosen = find("context", context or next(filter(None, (file.current_context for file in files)), "")).context
+    cluster = find("cluster", chosen.cluster)
+    user = find("user", chosen.user) if chosen.user else _Entry("")
     return _account(cluster, user, chosen.namespace or "default")
 
 
@@ -99,26 +105,6 @@ def _read(path: Path) -> _File:
     for entry in (*(file.clusters or ()), *(file.users or ())):
         entry.directory = path.resolve().parent
     return file
-
-
-def _merge(files: Sequence[_File]) -> _File:
-    whole = _File([], [], [])
-    for file in files:
-        whole.current_context = whole.current_context or file.current_context
-        for field in ("clusters", "users", "contexts"):
-            getattr(whole, field).extend(getattr(file, field) or ())
-    return whole
-
-
-def _names(entries: Sequence[_Entry] | None) -> str:
-    return ", ".join(entry.name for entry in entries or ()) or "(none)"
-
-
-def _find(entries: Sequence[_Entry] | None, name: str, what: str, where: str) -> _Entry:
-    for entry in entries or ():
-        if entry.name == name:
-            return entry
-    raise CredentialsError(f"{where}: there is no {what} {name!r}; there are: {_names(entries)}")
 
 
 def _text(data: str, file: str, directory: Path, what: str) -> str | None:
