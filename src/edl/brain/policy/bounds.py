@@ -1,10 +1,11 @@
 """How many workers may be asked for, whatever they would bring: the cluster, other jobs, and what was tried in vain."""
 
 import math
+from collections.abc import Sequence
 
-from .evidence import doubt, noise, points, sure
+from .evidence import Point, doubt, noise, sure
 from .facts import JobFacts
-from .history import comparable, tried_in_vain
+from .history import tried_in_vain
 from .settings import Settings
 from .units import WORKER
 
@@ -24,27 +25,27 @@ def growth_bound(facts: JobFacts, present: int, now: float, settings: Settings) 
     return min(bounds, key=lambda bound: bound[0])
 
 
-def measured_bound(facts: JobFacts, present: int, settings: Settings) -> tuple[int, str]:
+def measured_bound(measured: Sequence[Point], present: int, settings: Settings) -> tuple[int, str]:
     """The most workers that are not known to bring too little: what was seen outweighs any curve. But one bad size
     does not stand for larger ones that were not as bad."""
     flat = settings.max_workers + 2  # above any other bound
-    for size, vain in sorted(excluded(facts, present, settings).items(), reverse=True):
+    for size, vain in sorted(excluded(measured, present, settings).items(), reverse=True):
         if not vain:
             break
         flat = size
     return max(flat - 1, present), f"{flat} workers were no faster than {present}"
 
 
-def excluded(facts: JobFacts, present: int, settings: Settings) -> dict[int, bool]:
+def excluded(measured: Sequence[Point], present: int, settings: Settings) -> dict[int, bool]:
     """By larger size that was measured: whether that surely brings too little for its workers."""
-    found = points(comparable(facts))
-    varies, here = noise(found), next((point for point in found if point.workers == present), None)
+    here = next((point for point in measured if point.workers == present), None)
     if here is None:
         return {}
+    varies, errors = noise(measured), sure(measured)
     return {
-        point.workers: math.log(point.throughput / here.throughput) + sure(found) * doubt(varies, here, point)
+        point.workers: math.log(point.throughput / here.throughput) + errors * doubt(varies, here, point)
         < math.log1p(settings.marginal * (point.workers / present - 1))
-        for point in found
+        for point in measured
         if point.workers > present
     }
 

@@ -4,10 +4,11 @@ Covers what others call optimize_job_worker_resource (rule 9) and does without i
 """
 
 import math
+from collections.abc import Sequence
 
 from .bounds import excluded, growth_bound, measured_bound
 from .curve import Curve, plausible
-from .evidence import doubt, noise, points
+from .evidence import Point, doubt, noise, points
 from .facts import JobFacts, Plan
 from .history import PROBE, barred, changed, comparable, newest, speed
 from .load import busiest
@@ -24,11 +25,12 @@ def workers(facts: JobFacts, now: float, settings: Settings) -> Plan | str:
     if len(latest) < (needed := 1 if _paid(facts) else settings.samples):
         return f"waiting for {needed} samples at the present size, {len(latest)} so far"
     present = latest[-1].workers
-    curves = plausible(points(comparable(facts)))
+    measured = points(comparable(facts))
+    curves = plausible(measured)
     if not curves or speed(latest) <= 0:
         return f"{present} workers train nothing at present"
     allowed = min(growth_bound(facts, present, now, settings), _fed(facts, present, settings))
-    bound, why = min(allowed, measured_bound(facts, present, settings))
+    bound, why = min(allowed, measured_bound(measured, present, settings))
     sizes = [best_size(curve, bound, settings) for curve in curves]
     best, curve = max(zip(sizes, curves, strict=True), key=lambda pair: pair[0])
     samples = len(newest(facts, settings.patience))
@@ -42,10 +44,10 @@ def workers(facts: JobFacts, now: float, settings: Settings) -> Plan | str:
     if samples >= settings.patience:
         best, curve = sizes[0], curves[0]
     if best < present and curve.sizes >= 2:
-        plan = _shrink(facts, curve, present, best, settings)
+        plan = _shrink(facts, measured, curve, best, settings)
         if isinstance(plan, Plan):
             return plan
-    if (probe := _probe(facts, present, allowed[0], now, settings)) is not None:
+    if (probe := _probe(facts, measured, allowed[0], now, settings)) is not None:
         return probe
     return plan or f"{present} workers: {why if best == bound else 'a further one would bring too little'}"
 
@@ -98,9 +100,9 @@ def _grow(facts: JobFacts, curve: Curve, present: int, best: int, least: float, 
     )
 
 
-def _shrink(facts: JobFacts, curve: Curve, present: int, best: int, settings: Settings) -> Plan | str:
+def _shrink(facts: JobFacts, measured: Sequence[Point], curve: Curve, best: int, settings: Settings) -> Plan | str:
     """Gives up workers that bring nothing; `best` is where the margin ends, a little more keeps the throughput."""
-    measured = points(comparable(facts))
+    present = newest(facts, 1)[-1].workers
     sure = (point.throughput * (1 - doubt(noise(measured), point)) for point in measured)
     goal = max(curve.at(present), *sure) * (1 - settings.tolerance)  # of the best: small losses do not add up
     smallest = measured[0].workers
@@ -120,11 +122,12 @@ def _shrink(facts: JobFacts, curve: Curve, present: int, best: int, settings: Se
     )
 
 
-def _probe(facts: JobFacts, present: int, bound: int, now: float, settings: Settings) -> Plan | None:
+def _probe(facts: JobFacts, measured: Sequence[Point], bound: int, now: float, settings: Settings) -> Plan | None:
     """More, now and then: what once seemed to be the end may have been a bad moment. As long as it pays, on at once."""
-    last, rate = facts.plans[-1] if facts.plans else None, speed(newest(facts, settings.samples))
-    tried = excluded(facts, present, settings)
-    size, why = _to_try(facts, present, tried, settings)
+    latest = newest(facts, settings.samples)
+    last, rate, present = facts.plans[-1] if facts.plans else None, speed(latest), latest[-1].workers
+    tried = excluded(measured, present, settings)
+    size, why = _to_try(measured, present, tried, settings)
     goes_on = last is not None and last.plan.rule == PROBE and last.verdict == "paid"
     rested = last is not None and now - last.time >= settings.hold and not barred(facts, PROBE, now, settings)
     size = min(size, bound)
@@ -142,12 +145,12 @@ def _probe(facts: JobFacts, present: int, bound: int, now: float, settings: Sett
     )
 
 
-def _to_try(facts: JobFacts, present: int, tried: dict[int, bool], settings: Settings) -> tuple[int, str]:
+def _to_try(measured: Sequence[Point], present: int, tried: dict[int, bool], settings: Settings) -> tuple[int, str]:
     """The size of which least is known to its disadvantage, and why. None is tried again that was surely in vain, and
     beyond all that were tried only once for every factor of two."""
     if doubtful := [size for size, vain in tried.items() if not vain]:
         return max(doubtful), f"what was measured does not exclude that more than {present} workers pay"
-    each = {point.workers: point.throughput / point.workers for point in points(comparable(facts))}
+    each = {point.workers: point.throughput / point.workers for point in measured}
     fewer = max((rate for size, rate in each.items() if size <= present), default=0.0)
     middle = (present + min(tried, default=present)) // 2
     if middle > present and each.get(present, 0.0) >= settings.efficient * fewer:
