@@ -77,15 +77,18 @@ def _size_before(facts: JobFacts) -> int:
 
 
 def _verdict(gain: tuple[float, float], wanted: float, samples: int, settings: Settings) -> Verdict | None:
-    """Paid if it seems so; if it surely is, one sample is enough. Not paid if the noise excludes it, for which there
-    must be a few samples unless it is even slower, or if as many as we have patience for do not show it."""
+    """Paid if it seems so; if it surely is, one sample is enough. Not paid only if the noise excludes it, for which a
+    few samples are needed unless it is even slower, or if half of it does not show within our patience."""
     found, margin = gain
     least = math.log1p(wanted)
     if found >= least:
         return "paid" if samples >= settings.samples or found - margin >= least else None
     few = settings.samples if found + margin < 0 else settings.patience // 2
-    surely = found + margin < least and samples >= few
-    return "not paid" if surely or samples >= settings.patience else None
+    if found + margin < least and samples >= few:
+        return "not paid"
+    if samples < settings.patience:
+        return None
+    return "paid" if found >= least / 2 else "not paid"
 
 
 def _gain(facts: JobFacts, after: Sequence[Sample], settings: Settings) -> tuple[float, float]:
