@@ -60,6 +60,7 @@ def test_a_healthy_cluster_is_well() -> None:
 
 HOOK = {"webhooks": [{"clientConfig": {"caBundle": ""}}]}
 DEPLOYED = {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}}
+WAITING = {"spec": {"resources": {}}, "status": {"phase": "Pending"}}  # a claim that no class serves
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,7 @@ DEPLOYED = {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}}
         ({"lease": lease(holder="")}, "operator", "none leads"),
         ({"lease": lease(ago=90)}, "operator", "silent for 90 s"),
         ({"deployment": DEPLOYED}, "job service", "no EndpointSlice"),
+        ({"brain": {"status": {}}, "claim": WAITING}, "Brain", "no default StorageClass"),
         ({"nodes": []}, "nodes", "none takes pods"),
         ({"nodes": [node(unschedulable=True)]}, "nodes", "none takes pods"),
         ({"jobs": [job(phase="", age=60)]}, "jobs", "no operator has looked at ml/j"),
@@ -94,6 +96,8 @@ def test_what_keeps_a_cluster_from_working_is_wrong_and_has_a_fix(changes: Data,
         ({"webhook": HOOK}, "not trusted yet"),
         ({"deployment": DEPLOYED | {"status": {}}, "service": {}}, "0 of 2 replicas"),
         ({"deployment": DEPLOYED | {"spec": {"replicas": 1}}, "service": {}}, "a single replica"),
+        ({"brain": {"status": {}}}, "trainers plan by local rules"),
+        ({"brain": {}, "claim": WAITING | {"spec": {"storageClassName": "slow"}}}, "it is not ready"),
         ({"nodes": [node(), node("n2", ready="Unknown")]}, "not ready: n2"),
         ({"denied": ["nodes"], "nodes": []}, "may not read nodes"),
     ],

@@ -1,4 +1,4 @@
-"""Whether a cluster can run jobs: its version, the kinds, an operator that leads, its webhook, nodes, and the jobs."""
+"""Whether a cluster can run jobs: its version, the kinds, an operator that leads, its webhook, Brain, nodes, jobs."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +24,8 @@ class ClusterSeen(msgspec.Struct, kw_only=True):
     deployment: Data | None = None
     service: Data | None = None
     webhook: Data | None = None
+    brain: Data | None = None
+    claim: Data | None = None
     nodes: list[Data] = []
     jobs: list[Data] = []
     denied: list[str] = []
@@ -36,6 +38,7 @@ def examine_cluster(seen: ClusterSeen, now: float) -> list[Finding]:
         *_kinds(seen),
         *_operator(seen, now),
         *_webhook(seen),
+        *_brain(seen),
         *_nodes(seen),
         *_jobs(seen, now),
     ]
@@ -137,6 +140,18 @@ def _webhook(seen: ClusterSeen) -> Iterator[Finding]:
     if any(not hook["clientConfig"].get("caBundle") for hook in hooks):
         words = "the webhook is not trusted yet: wrong jobs are stored, and refused in their status only"
         yield note("webhook", words, "an operator that leads writes its CA there within seconds; see its log")
+
+
+def _brain(seen: ClusterSeen) -> Iterator[Finding]:
+    """A claim without a class waits for a default one: where there is one, the API server writes it into the claim."""
+    claim = seen.claim or {}
+    if (claim.get("status") or {}).get("phase") == "Pending" and not claim["spec"].get("storageClassName"):
+        words = "its claim waits for a volume, the cluster has no default StorageClass: trainers plan by local rules"
+        fix = "make a class the default one, or install with --brain-storage '' or --brain-database SECRET"
+        yield wrong("Brain", words, fix)
+    elif seen.brain is not None and not (seen.brain.get("status") or {}).get("readyReplicas"):
+        fix = "kubectl -n edl-system describe pods -l app.kubernetes.io/name=edl-brain"
+        yield note("Brain", "it is not ready: trainers plan by local rules meanwhile", fix)
 
 
 # Nodes and jobs.

@@ -15,9 +15,10 @@ from edl.kube.lease import LEASES
 from edl.kube.resource import Resource
 from edl.kube.transport import Request
 from edl.operator.resources import CRDS, NODES, resource_of
-from edl.operator.settings import LEASE, SERVICE, WEBHOOK
+from edl.operator.settings import BRAIN, LEASE, SERVICE, WEBHOOK
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 WEBHOOKS = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
@@ -67,6 +68,8 @@ async def read_cluster(client: Client, namespace: str) -> ClusterSeen:
         deployment=await reader.one(DEPLOYMENTS, "edl-operator", namespace),
         service=await reader.one(SLICES, SERVICE, namespace),
         webhook=await reader.one(WEBHOOKS, WEBHOOK),
+        brain=await reader.one(DEPLOYMENTS, BRAIN, namespace),
+        claim=await reader.one(CLAIMS, BRAIN, namespace),
         nodes=await reader.all(NODES),
         jobs=[job for kind in jobs for job in kind],
         denied=reader.denied,
