@@ -49,6 +49,33 @@ def test_a_plan_that_did_not_pay_is_taken_back_and_not_tried_again_soon() -> Non
     assert all(record.plan.roles[WORKER].replicas < 4 for record in job.plans[2:])
 
 
+@pytest.mark.parametrize("noise", [0.03, 0.1])
+def test_a_slow_rise_is_followed_to_its_end_although_samples_are_noisy(noise: float) -> None:
+    """Twice as many workers bring 60 % more, whatever their number; there are ten at most."""
+    reached = []
+    for seed in range(8):
+        job = SimulatedJob(lambda workers, roles: 10 * workers**0.7, noise=noise, seed=seed)
+        job.settings = Settings(max_workers=10)
+        job.begin()
+        reached.append(job.run(40)[-1])
+    assert sorted(reached)[2:] == [10] * 6, reached
+
+
+def test_a_growth_is_not_given_up_while_the_noise_allows_that_it_paid() -> None:
+    job = SimulatedJob(saturating(30), noise=0.0)
+    job.begin()
+    job.run(2)
+    assert job.workers == 4
+    rates = iter([16.0, 30.0, 18.0, 40.0])  # of 20 before: nothing can be said of it
+    job.law = lambda workers, roles: next(rates)
+    verdicts = [job.period() for _ in range(3)]
+    assert [verdict.plan for verdict in verdicts] == [None] * 3
+    assert "does not tell yet" in verdicts[-1].reason
+    assert job.plans[-1].verdict == ""
+    job.period()
+    assert job.plans[1].verdict == "paid"
+
+
 def test_synchronous_workers_that_get_slower_together_are_few() -> None:
     """An allreduce job: throughput falls beyond about seven workers."""
     for seed in range(10):
