@@ -4,7 +4,7 @@ Regret: decisions are replayed on recorded samples and the samples trained in an
 best fixed size known afterwards. Beside it, on the same samples, the nine rules of the Brain that went before, and the
 workers that each had on average. `recorded` are jobs that the policy was made on (real processes that queue for one
 thing), `validation` those that it was held to while it was made (our whole runtime with other models, shapes and
-noise), `held_out` those that were recorded when it was done.
+noise), `held_out` those that are recorded when it is done, if they are.
 Speed: plans with 10,000 past jobs in SQLite, and reports at an offered thousand per second, over HTTPS, beside the same
 requests answered without doing anything. Nothing is asserted.
 

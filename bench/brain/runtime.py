@@ -27,7 +27,7 @@ VALIDATION: dict[str, dict[str, str]] = {
     "computing": {"BURN": "0.03", "OWN": "0.04"},
     "waiting": {"OWN": "0.12", "JITTER": "0.8"},
 }
-# Recorded when the policy was done, and not looked at before: other shapes than those above.
+# Other shapes, to be recorded when the policy is done: nothing may be chosen by what they show.
 HELD_OUT: dict[str, dict[str, str]] = {
     "late": {"OWN": "0.16", "SHARED": "0.02", "JITTER": "0.2"},
     "stragglers": {"DENSE": "1000", "OWN": "0.05", "JITTER": "1.0", "SYNC": "1"},
