@@ -44,7 +44,7 @@ def tidy(cluster: Cluster) -> Iterator[Cluster]:
 
 def test_a_job_is_followed_to_its_success_and_its_logs_are_kept(tidy: Cluster, tmp_path: Path, capsys: Output) -> None:
     file = manifest(
-        tmp_path / "a.yaml", "good", "echo hello from $EDL_INDEX; sleep 0.5", **{"min-instance": 2, "max-instance": 2}
+        tmp_path / "a.yaml", "good", "echo hello from $EDL_INDEX; sleep 2", **{"min-instance": 2, "max-instance": 2}
     )
     assert tidy.edl("run", file) == 0
     said = capsys.readouterr().out
