@@ -42,9 +42,19 @@ def rests_at_six(told: JobDetail) -> bool:
 
 
 class Loop:
-    def __init__(self, client: Client, home: Path) -> None:
-        self.client = client
-        self.brain = BrainClient((home / "brain.url").read_text(), mint(key_at(home / "brain.key"), "*"), timeout=30)
+    def __init__(self, client: Client, brain: BrainClient) -> None:
+        self.client, self.brain = client, brain
+
+    @classmethod
+    async def at(cls, client: Client, home: Path) -> "Loop":
+        """As soon as Brain, which starts beside the nodes, has told where it is."""
+
+        async def told() -> str:
+            address = home / "brain.url"
+            return address.read_text() if address.exists() else ""
+
+        url = await until(told, "Brain serves")
+        return cls(client, BrainClient(url, mint(key_at(home / "brain.key"), "*"), timeout=30))
 
     async def submit(self, name: str, folder: Path) -> None:
         job = planned_job(folder, name, RECORDS=str(RECORDS))
@@ -83,11 +93,12 @@ async def test_a_job_that_saturates_at_six_is_led_there_and_the_next_one_starts_
     async with machine(tmp_path, [("up", UP)], nodes=2) as made:
         client = await reach(made, 2)
         try:
-            best = await first_job(Loop(client, made.home), made_folder(tmp_path / "first"))
+            loop = await Loop.at(client, made.home)
+            best = await first_job(loop, made_folder(tmp_path / "first"))
             for words in (["describe", "first"], ["brain", "show", "default/first"]):
                 assert "throughput by plan" in await said(made, monkeypatch, capsys, *words)
             assert "succeeded" in await said(made, monkeypatch, capsys, "brain", "jobs")
-            await second_job(Loop(client, made.home), made_folder(tmp_path / "second"), best)
+            await second_job(loop, made_folder(tmp_path / "second"), best)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{made.logs()}") from None
         finally:
