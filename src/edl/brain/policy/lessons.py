@@ -6,8 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from .curve import Curve, fit
-from .evidence import points
+from .curve import Curve, fit, points
 from .facts import OOM, Features, JobFacts, Roles
 from .history import comparable
 from .settings import Settings
