@@ -9,8 +9,6 @@ from typing import NamedTuple
 from tests.kube.cluster.cluster import clusters
 from tests.kube.cluster.kubectl import Manifest
 
-_WHEN = "requestReceivedTimestamp"  # all in one format, so that they compare as texts
-
 
 class Asked(NamedTuple):
     """A verb on a resource. The core group is the empty string; a part of an object is `pods/status`."""
@@ -20,13 +18,13 @@ class Asked(NamedTuple):
     verb: str
 
 
-def logs(kept: Path | None) -> Iterator[list[Manifest]]:
-    """What each API server of the session was asked, oldest first; a watch is there once its client has gone. `kept`
-    holds the logs of servers that have been stopped."""
+def entries(kept: Path | None) -> Iterator[Manifest]:
+    """What the API servers of the session were asked; a watch is there once its client has gone. `kept` holds the logs
+    of servers that have been stopped."""
     stopped = sorted(kept.glob("*.audit.log")) if kept else []
     for log in [*stopped, *sorted(clusters().glob(f"test*-{os.getpid()}/audit.log"))]:
         every = map(json.loads, log.read_text().splitlines())
-        yield sorted((entry for entry in every if "objectRef" in entry), key=lambda entry: entry[_WHEN])
+        yield from (entry for entry in every if "objectRef" in entry)
 
 
 def asked(entry: Manifest) -> Asked:

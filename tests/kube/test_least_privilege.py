@@ -4,7 +4,6 @@ Runs last, so that the audit log holds what installed operators did in every sto
 the few that make them do everything.
 """
 
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from edl.install.rights import cluster_rights, own_rights
 from edl.operator.kinds import EASYDL, PYTORCH, JobKind
 from edl.operator.resources import JOB_RESOURCES
 from edl.operator.settings import NAMESPACE
-from tests.kube.audit import Asked, asked, forbidden, logs
+from tests.kube.audit import Asked, asked, entries, forbidden
 from tests.kube.cluster.cluster import Cluster
 from tests.kube.cluster.kubectl import Kubectl, Manifest, eventually
 from tests.kube.clusters import OPERATOR
@@ -76,7 +75,7 @@ def _looked_back(kept: Path | None) -> tuple[set[Asked], list[str]]:
     """What operators did, and what they were denied for good: a server that has just started knows no roles for a
     moment and denies everything, and Helm takes the rights of operators that still end."""
     done, denied = set(), {}
-    for entry in chain.from_iterable(logs(kept)):
+    for entry in entries(kept):
         if entry["user"]["username"] == OPERATOR:
             what = asked(entry), entry["objectRef"].get("namespace") == NAMESPACE
             if forbidden(entry):
