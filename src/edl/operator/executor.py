@@ -23,12 +23,12 @@ from edl.kube.resource import Resource
 from edl.operator.resources import JOB_RESOURCES, JOBS, PODS, REPLICA_SETS, SECRETS, SERVICES, STATEFUL_SETS
 
 RESIZE = "resize"
-AT_ONCE = 4
-"""Pods that are created at the same time, as many Services, and as many of each deleted.
+AT_ONCE = 2
+"""Pods that are created at the same time, and deleted; so with Services.
 
-The API server ends every watch that is some ten changes behind, and where all are busy a burst of eight new pods and
-more puts everybody behind at once: scheduler, controllers and nodes then read all pods anew. Four at a time are still
-hundreds a second.
+The API server ends every watch that is some ten changes behind, and where all are busy a burst of new pods puts
+everybody behind at once: scheduler, controllers and nodes then read all pods anew. Two at a time are still a hundred
+a second.
 """
 
 RESOURCES: Mapping[str, Resource] = {
@@ -70,10 +70,10 @@ class Executor:
         self._limits = defaultdict[tuple[type[Intent], str], asyncio.Semaphore](lambda: asyncio.Semaphore(AT_ONCE))
 
     async def carry_out(self, intents: Sequence[Intent], *, namespace: str, job_uid: str) -> Deeds:
-        """In order; pods and Services, which do not depend on each other, several at a time."""
+        """In order; pods, which do not depend on each other, several at a time, and so with Services."""
         deeds = Deeds()
-        for free, group in groupby(intents, lambda intent: intent.kind in (Pod.KIND, Service.KIND)):
-            if free:
+        for kind, group in groupby(intents, lambda intent: intent.kind):
+            if kind in (Pod.KIND, Service.KIND):
                 await self._together(list(group), namespace, job_uid, deeds)
             else:
                 for intent in group:
