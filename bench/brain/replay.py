@@ -57,26 +57,29 @@ class Ours:
                 self._plans[-1], obtained=verdict.judgement.obtained, verdict=verdict.judgement.verdict
             )
         if verdict.plan is not None:
-            before = speed(samples[-self._settings.samples :])
+            before = speed([one for one in samples if one.time > self._plans[-1].time][-self._settings.samples :])
             self._plans.append(PlanRecord(len(self._plans) + 1, now, verdict.plan, before))
         return self._plans[-1].plan.roles[WORKER].replicas
 
 
 class Nine:
-    """Rule 7 begins, rule 9 goes on: phase sample once, then stable; a plan at most every five minutes, as there."""
+    """Rule 7 begins, rule 9 goes on as its master asks it: first after 90 s (five steps seen, a minute at one size), in
+    phase initial; then the servers have their turn, of which there is nothing to say here; then sample once, and
+    stable. A plan at most every five minutes."""
 
     def __init__(self) -> None:
-        self._last, self._phase = 0.0, "sample"
+        self._last, self._phases = -300.0, ["initial", "servers", "sample"]
 
     def __call__(self, samples: list[Sample], workers: int) -> int:
         now = samples[-1].time
-        if now - self._last < 300:
+        if now < 90 or now - self._last < 300:
             return workers
+        phase = self._phases.pop(0) if self._phases else "stable"
         one_worker = 1e6  # seconds: a long job
-        answer = optimize_job_worker_resource(samples, phase=self._phase, one_worker=one_worker)
-        if answer is None or answer.count is None:
+        answer = optimize_job_worker_resource(samples, phase=phase, one_worker=one_worker)
+        if phase == "servers" or answer is None or answer.count is None:
             return workers
-        self._last, self._phase = now, "stable"
+        self._last = now
         return answer.count
 
 

@@ -11,7 +11,9 @@ from bench.brain.replay import HOUR, Nine, Ours, replay
 from edl.brain.policy.facts import PodUse, Sample
 
 ROOT = Path(__file__).parents[2]
-RECORDED, HELD_OUT = (sorted((ROOT / "bench" / "brain" / name).glob("*.json")) for name in ("recorded", "held_out"))
+RECORDED, VALIDATION, HELD_OUT = (
+    sorted((ROOT / "bench" / "brain" / name).glob("*.json")) for name in ("recorded", "validation", "held_out")
+)
 
 
 def sample(workers: int, load: float, *, time: float = 0.0, rate: float = 10.0, servers: int = 1) -> Sample:
@@ -53,8 +55,8 @@ def test_ours_loses_less_on_what_was_recorded(file: Path) -> None:
     assert ours > 0.85 * best
 
 
-@pytest.mark.parametrize("file", HELD_OUT, ids=lambda file: file.stem)
-def test_what_it_never_saw_is_whole_and_no_disaster(file: Path) -> None:
+@pytest.mark.parametrize("file", VALIDATION + HELD_OUT, ids=lambda file: file.stem)
+def test_what_it_was_not_made_on_is_whole_and_no_disaster(file: Path) -> None:
     """How good it is there is for the benchmark to print: nothing may be tuned to these."""
     recording = msgspec.json.decode(file.read_bytes(), type=Recording)
     assert sorted(recording.sizes) == list(range(1, 11))

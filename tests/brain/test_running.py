@@ -3,6 +3,7 @@
 import pytest
 
 from edl.brain.policy.curve import Curve
+from edl.brain.policy.decide import decide
 from edl.brain.policy.facts import OOM, Capacity, Features, Incident, PodUse, Roles
 from edl.brain.policy.settings import Settings
 from edl.brain.policy.sharing import Want, share
@@ -15,7 +16,7 @@ from tests.brain.simulated import PERIOD, Law, SimulatedJob, Use, amdahl, no_use
 def test_a_job_is_led_to_where_it_saturates_within_ten_plans(knee: int, seed: int) -> None:
     job = SimulatedJob(saturating(knee), seed=seed)
     job.begin()
-    sizes = job.run(40)
+    sizes = job.run(30)
     assert len(sizes) <= 10, [record.plan.reason for record in job.plans]
     assert abs(sizes[-1] - knee) <= 1
 
@@ -23,7 +24,7 @@ def test_a_job_is_led_to_where_it_saturates_within_ten_plans(knee: int, seed: in
 def test_every_plan_says_why_and_what_it_should_bring() -> None:
     job = SimulatedJob(saturating(6), noise=0.0)
     job.begin()
-    job.run(12)
+    job.run(16)
     assert [record.plan.rule for record in job.plans] == [
         "start-cold",
         "workers-explore",
@@ -40,13 +41,66 @@ def test_every_plan_says_why_and_what_it_should_bring() -> None:
 def test_a_plan_that_did_not_pay_is_taken_back_and_not_tried_again_soon() -> None:
     job = SimulatedJob(saturating(2), noise=0.0)
     job.begin()
-    job.run(4)
+    job.run(6)
     rules = [record.plan.rule for record in job.plans]
     assert rules[:3] == ["start-cold", "workers-explore", "take-back"]
     assert job.plans[1].verdict == "taken back"
     assert "promised +100% and brought +0%" in job.plans[2].plan.reason
-    job.run(int(Settings().hold / PERIOD) - 6)
+    job.run(int(Settings().hold / PERIOD) - 8)
     assert all(record.plan.roles[WORKER].replicas < 4 for record in job.plans[2:])
+
+
+def test_what_was_measured_before_the_last_plan_says_nothing_of_its_size() -> None:
+    """A look that comes before the first sample waits: the newest one is of another size."""
+    job = SimulatedJob(saturating(2), noise=0.0)
+    job.begin()
+    while job.plan.rule != "take-back":
+        job.period()
+    verdict = decide(job.facts(), job.now + 1, job.settings)
+    assert verdict.plan is None
+    assert verdict.reason == "waiting for 2 samples at the present size, 0 so far"
+
+
+def test_one_bad_sample_of_a_smaller_size_does_not_forbid_it() -> None:
+    """Eight workers seemed slow once, for which there are ten now; when that has been looked at long enough, it goes
+    back, and on to the six that do."""
+    job = SimulatedJob(saturating(6), noise=0.0)
+    job.begin()
+    while job.workers != 8:
+        job.period()
+    job.law = lambda workers, roles: 52.0
+    job.period()
+    job.law = saturating(6)
+    sizes = job.run(24)
+    assert max(sizes) > 8, "it took the bad moment for the truth"
+    assert sizes[-1] == 6, sizes
+
+
+@pytest.mark.parametrize("noise", [0.03, 0.1])
+def test_a_slow_rise_is_followed_to_its_end_although_samples_are_noisy(noise: float) -> None:
+    """Twice as many workers bring 60 % more, whatever their number; there are ten at most."""
+    reached = []
+    for seed in range(8):
+        job = SimulatedJob(lambda workers, roles: 10 * workers**0.7, noise=noise, seed=seed)
+        job.settings = Settings(max_workers=10)
+        job.begin()
+        reached.append(job.run(40)[-1])
+    assert sorted(reached)[2:] == [10] * 6, reached
+
+
+def test_a_growth_is_not_given_up_while_the_noise_allows_that_it_paid() -> None:
+    job = SimulatedJob(saturating(30), noise=0.0)
+    job.begin()
+    job.run(2)
+    assert job.workers == 4
+    rates = iter([16.0, 30.0, 18.0, 40.0])  # of 20 before: nothing can be said of it
+    job.law = lambda workers, roles: next(rates)
+    verdicts = [job.period() for _ in range(3)]
+    assert [verdict.plan for verdict in verdicts] == [None] * 3
+    assert "does not tell yet" in verdicts[-1].reason
+    assert job.plans[-1].verdict == ""
+    job.period()
+    assert job.plans[1].verdict == "paid"
 
 
 def test_synchronous_workers_that_get_slower_together_are_few() -> None:

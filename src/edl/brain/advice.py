@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from .messages import Ask
-from .policy.curve import fit, points
+from .policy.curve import fit
 from .policy.decide import Verdict, decide
+from .policy.evidence import points
 from .policy.facts import Capacity, Features, JobFacts, Plan
 from .policy.history import comparable
 from .policy.lessons import learn

@@ -1,10 +1,11 @@
 """How many workers may be asked for, whatever they would bring: the cluster, other jobs, and what was tried in vain."""
 
 import math
+from collections.abc import Sequence
 
-from .curve import noise, points
+from .evidence import Point, doubt, noise, sure
 from .facts import JobFacts
-from .history import comparable, tried_in_vain
+from .history import tried_in_vain
 from .settings import Settings
 from .units import WORKER
 
@@ -21,22 +22,32 @@ def growth_bound(facts: JobFacts, present: int, now: float, settings: Settings) 
         bounds.append((max(facts.share, present), "other jobs gain more from the room that is left"))
     if (vain := tried_in_vain(facts, now, settings)) is not None:
         bounds.append((max(vain - 1, 1), f"{vain} workers did not pay lately"))
-    if (flat := _flat_from(facts, present, settings)) is not None:
-        bounds.append((max(flat - 1, present), f"{flat} workers were no faster than {present}"))
     return min(bounds, key=lambda bound: bound[0])
 
 
-def _flat_from(facts: JobFacts, present: int, settings: Settings) -> int | None:
-    """The smallest larger size that was measured and brought next to nothing: what was seen outweighs any curve."""
-    found = points(comparable(facts))
-    here = next((point for point in found if point.workers == present), None)
+def measured_bound(measured: Sequence[Point], present: int, settings: Settings) -> tuple[int, str]:
+    """The most workers that are not known to bring too little: what was seen outweighs any curve. But one bad size
+    does not stand for larger ones that were not as bad."""
+    flat = settings.max_workers + 2  # above any other bound
+    for size, vain in sorted(excluded(measured, present, settings).items(), reverse=True):
+        if not vain:
+            break
+        flat = size
+    return max(flat - 1, present), f"{flat} workers were no faster than {present}"
+
+
+def excluded(measured: Sequence[Point], present: int, settings: Settings) -> dict[int, bool]:
+    """By larger size that was measured: whether that surely brings too little for its workers."""
+    here = next((point for point in measured if point.workers == present), None)
     if here is None:
-        return None
-    doubt = 2 * noise(found) / math.sqrt(here.samples)
-    least = here.throughput * (1 + settings.worthwhile + doubt)
-    return min(
-        (point.workers for point in found if point.workers > present and point.throughput <= least), default=None
-    )
+        return {}
+    varies, errors = noise(measured), sure(measured)
+    return {
+        point.workers: math.log(point.throughput / here.throughput) + errors * doubt(varies, here, point)
+        < math.log1p(settings.marginal * (point.workers / present - 1))
+        for point in measured
+        if point.workers > present
+    }
 
 
 def _room(facts: JobFacts) -> int | None:

@@ -39,9 +39,13 @@ def decide(facts: JobFacts, now: float, settings: Settings = DEFAULTS) -> Verdic
 def _first(facts: JobFacts, now: float, settings: Settings) -> Plan | str:
     if (killed := after_oom(facts, settings)) is not None:
         return killed
-    urgent = headroom(facts, settings) or judging.take_back(facts, settings) or servers(facts, now, settings)
+    urgent = headroom(facts, settings) or judging.take_back(facts, settings)
     if urgent is not None:
         return urgent
+    if judging.undecided(facts, settings):
+        return f"what was measured since plan {facts.plans[-1].number} does not tell yet whether it pays"
+    if (served := servers(facts, now, settings)) is not None:
+        return served
     count = workers(facts, now, settings)
     if isinstance(count, Plan):
         return count

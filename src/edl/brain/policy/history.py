@@ -1,6 +1,7 @@
 """Reading a job's own past: which samples say something about the present, and what was tried and did not pay."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from statistics import median
 
 from .facts import JobFacts, Plan, Sample
@@ -19,18 +20,22 @@ def machines(plan: Plan) -> tuple[object, ...]:
 
 def comparable(facts: JobFacts) -> list[Sample]:
     """The samples taken on the present machines, whatever the number of workers."""
+    return list(_comparable(facts, facts.samples))
+
+
+def newest(facts: JobFacts, count: int) -> list[Sample]:
+    """The last few samples if they are of the present machines and of one number of workers."""
+    found = list(islice(_comparable(facts, reversed(facts.samples)), count))
+    return [sample for sample in reversed(found) if sample.workers == found[0].workers]
+
+
+def _comparable(facts: JobFacts, samples: Iterable[Sample]) -> Iterator[Sample]:
     since = 0.0
     for older, newer in zip(facts.plans, facts.plans[1:], strict=False):
         if machines(older.plan) != machines(newer.plan):
             since = newer.time
     servers = facts.present.get(SERVER, RolePlan(0)).replicas
-    return [sample for sample in facts.samples if sample.time - sample.seconds >= since and sample.servers == servers]
-
-
-def newest(facts: JobFacts, count: int) -> list[Sample]:
-    """The last few samples if they are of the present machines and of one number of workers."""
-    found = comparable(facts)[-count:]
-    return [sample for sample in found if sample.workers == found[-1].workers]
+    return (sample for sample in samples if sample.time - sample.seconds >= since and sample.servers == servers)
 
 
 def since_last_plan(facts: JobFacts) -> list[Sample]:

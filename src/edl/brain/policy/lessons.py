@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from .curve import Curve, fit, points
+from .curve import Curve, fit
+from .evidence import points
 from .facts import OOM, Features, JobFacts, Roles
 from .history import comparable
 from .settings import Settings

@@ -8,9 +8,10 @@ what it brings, and if that was nothing, the next one asks for more servers inst
 import math
 from statistics import mean
 
-from .bounds import growth_bound
+from .bounds import growth_bound, measured_bound
+from .evidence import points
 from .facts import JobFacts, Plan, PodUse, Sample
-from .history import barred, changed, newest, speed
+from .history import barred, changed, comparable, newest, speed
 from .load import LOOKS, loads, server_uses
 from .settings import Settings
 from .units import SERVER, WORKER, Resource, RolePlan, cores, mebibytes
@@ -92,7 +93,8 @@ def _together(
     """Workers grow with the servers that feed them: servers alone bring nothing if they were just enough."""
     rule, words, factor = what
     load, here = max(loads(samples).values()), samples[-1].workers
-    bound, _ = growth_bound(facts, here, now, settings)
+    measured = points(comparable(facts))
+    bound, _ = min(growth_bound(facts, here, now, settings), measured_bound(measured, here, settings))
     count = max(here, min(bound, math.floor(here * factor)))
     gain = round(max(0.1, min(factor, load / settings.hot) - 1), 4)
     more = f", and {count} workers instead of {here}" if count > here else ""

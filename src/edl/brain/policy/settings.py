@@ -20,14 +20,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # The throughput curve.
     samples: int = 2  # at the present size before anything is decided by it
     stretch: float = 2.0  # how far beyond the largest size tried the curve is believed
-    marginal: float = 0.2  # a further worker must bring this share of what the first one brings
+    marginal: float = 0.2  # a further worker must bring this share of what the others bring each
     tolerance: float = 0.03  # throughput that may be given up to free workers
     worthwhile: float = 0.04  # a gain below this share is not worth a change
-    probe: float = 1.25  # how much more is tried, now and then, after a rest of `hold` seconds
-    efficient: float = 0.9  # while a worker brings at least this share of what fewer did each
+    possible: float = 0.1  # nor one below this that the noise only does not exclude
+    efficient: float = 0.9  # a few more are worth a try while workers bring this share of what fewer did each
     pauses: float = 10.0  # a change must have this many of its own pauses left to pay in
     # Did it pay.
     paid: float = 0.25  # of the promised gain
+    patience: int = 8  # samples after which a plan that did not show its gain had none
     hold: float = 600.0  # seconds until what did not pay may be tried again; doubles each time
     # Parameter servers.
     hot: float = 0.8

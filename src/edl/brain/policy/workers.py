@@ -4,9 +4,11 @@ Covers what others call optimize_job_worker_resource (rule 9) and does without i
 """
 
 import math
+from collections.abc import Sequence
 
-from .bounds import growth_bound
-from .curve import Curve, fit, points
+from .bounds import excluded, growth_bound, measured_bound
+from .curve import Curve, plausible
+from .evidence import Point, doubt, noise, points, sure
 from .facts import JobFacts, Plan
 from .history import PROBE, barred, changed, comparable, newest, speed
 from .load import busiest
@@ -19,24 +21,40 @@ DOWN = 0.75
 
 def workers(facts: JobFacts, now: float, settings: Settings) -> Plan | str:
     """A plan, or the reason why the number stays."""
-    latest = newest(facts, settings.samples)
-    if len(latest) < settings.samples:
-        return f"waiting for {settings.samples} samples at the present size, {len(latest)} so far"
+    since = facts.plans[-1].time if facts.plans else 0.0
+    latest = [sample for sample in newest(facts, settings.samples) if sample.time - sample.seconds >= since]
+    if len(latest) < (needed := 1 if _paid(facts) else settings.samples):  # those of before tell of another size
+        return f"waiting for {needed} samples at the present size, {len(latest)} so far"
     present = latest[-1].workers
-    curve = fit(points(comparable(facts)))
-    if curve is None or speed(latest) <= 0:
+    measured = points(comparable(facts))
+    curves = plausible(measured)
+    if not curves or speed(latest) <= 0:
         return f"{present} workers train nothing at present"
-    bound, why = min(growth_bound(facts, present, now, settings), _fed(facts, present, settings))
-    best = best_size(curve, bound, settings)
-    if best > present:
-        return _grow(facts, curve, present, best, settings)
+    allowed = min(growth_bound(facts, present, now, settings), _fed(facts, present, settings))
+    bound, why = min(allowed, measured_bound(measured, present, settings))
+    sizes = [best_size(curve, bound, settings) for curve in curves]
+    best, curve = max(zip(sizes, curves, strict=True), key=lambda pair: pair[0])
+    samples = len(newest(facts, settings.patience))
+    plan = None
+    if sizes[0] > present:
+        plan = _grow(facts, curves[0], present, sizes[0], settings.worthwhile, settings)
+    elif best > present and samples >= settings.patience // 2:
+        plan = _grow(facts, curve, present, best, settings.possible, settings)
+    if isinstance(plan, Plan):
+        return plan
+    if samples >= settings.patience:  # if fewer are less than that curve says, that will be measured
+        best, curve = min(zip(sizes, curves, strict=True), key=lambda pair: pair[0])
     if best < present and curve.sizes >= 2:
-        found = _shrink(facts, curve, present, best, settings)
-        if isinstance(found, Plan):
-            return found
-    if (probe := _probe(facts, present, bound, now, settings)) is not None:
+        plan = _shrink(facts, measured, curve, best, settings)
+        if isinstance(plan, Plan):
+            return plan
+    if (probe := _probe(facts, measured, allowed[0], now, settings)) is not None:
         return probe
-    return f"{present} workers: {why if best == bound else 'a further one would bring too little'}"
+    return plan or f"{present} workers: {why if best == bound else 'a further one would bring too little'}"
+
+
+def _paid(facts: JobFacts) -> bool:
+    return bool(facts.plans) and facts.plans[-1].verdict == "paid"
 
 
 def _fed(facts: JobFacts, present: int, settings: Settings) -> tuple[int, str]:
@@ -59,10 +77,10 @@ def best_size(curve: Curve, bound: int, settings: Settings) -> int:
     return min(best, max(bound, 1))
 
 
-def _grow(facts: JobFacts, curve: Curve, present: int, best: int, settings: Settings) -> Plan | str:
+def _grow(facts: JobFacts, curve: Curve, present: int, best: int, least: float, settings: Settings) -> Plan | str:
     now_at = speed(newest(facts, settings.samples))
     gain = curve.at(best) / curve.at(present) - 1
-    if gain < settings.worthwhile:
+    if gain < least:
         return f"{best} workers would bring only {gain:+.1%}"
     if left := _too_late(facts, now_at, settings):
         return left
@@ -83,11 +101,15 @@ def _grow(facts: JobFacts, curve: Curve, present: int, best: int, settings: Sett
     )
 
 
-def _shrink(facts: JobFacts, curve: Curve, present: int, best: int, settings: Settings) -> Plan | str:
+def _shrink(facts: JobFacts, measured: Sequence[Point], curve: Curve, best: int, settings: Settings) -> Plan | str:
     """Gives up workers that bring nothing; `best` is where the margin ends, a little more keeps the throughput."""
-    goal = curve.at(present) * (1 - settings.tolerance)
-    smallest = points(comparable(facts))[0].workers
-    least = max(best, min(smallest - 1, math.ceil(smallest * DOWN)), 1)  # below what was tried a curve knows little
+    present = newest(facts, 1)[-1].workers
+    varies, errors, smallest = noise(measured), sure(measured), measured[0].workers
+    surely = (point.throughput * (1 - doubt(varies, point)) for point in measured)
+    goal = max(curve.at(present), *surely) * (1 - settings.tolerance)  # of the best: small losses do not add up
+    at_most = {point.workers: point.throughput * (1 + errors * doubt(varies, point)) for point in measured}
+    slow = max((size for size, rate in at_most.items() if size < present and rate < goal), default=0)
+    least = max(best, slow + 1, min(smallest - 1, math.ceil(smallest * DOWN)))  # below what was tried it knows little
     keep = next((size for size in range(least, present) if curve.at(size) >= goal), present)
     if keep >= present:
         return f"{present} workers: fewer would cost more than {settings.tolerance:.0%}"
@@ -102,28 +124,40 @@ def _shrink(facts: JobFacts, curve: Curve, present: int, best: int, settings: Se
     )
 
 
-def _probe(facts: JobFacts, present: int, bound: int, now: float, settings: Settings) -> Plan | None:
-    """A few more, now and then, while every worker still brings what the first ones did: what once seemed to be the
-    end may have been a bad moment. As long as it pays, on at once."""
-    last, rate = facts.plans[-1] if facts.plans else None, speed(newest(facts, settings.samples))
+def _probe(facts: JobFacts, measured: Sequence[Point], bound: int, now: float, settings: Settings) -> Plan | None:
+    """More, now and then: what once seemed to be the end may have been a bad moment. As long as it pays, on at once."""
+    latest = newest(facts, settings.samples)
+    last, rate, present = facts.plans[-1] if facts.plans else None, speed(latest), latest[-1].workers
+    tried = excluded(measured, present, settings)
+    size, why = _to_try(measured, present, tried, settings)
     goes_on = last is not None and last.plan.rule == PROBE and last.verdict == "paid"
     rested = last is not None and now - last.time >= settings.hold and not barred(facts, PROBE, now, settings)
-    size = min(bound, max(present + 1, int(present * settings.probe)))
-    if not (goes_on or rested) or size <= present or _too_late(facts, rate, settings):
+    size = min(size, bound)
+    if not (goes_on or rested) or size <= present or tried.get(size) or _too_late(facts, rate, settings):
         return None
-    each = max(point.throughput / point.workers for point in points(comparable(facts)) if point.workers <= present)
-    if rate / present < settings.efficient * each:
-        return None
-    gain, share = round((size / present - 1) / 2, 4), rate / present / each
+    gain = round((size / present - 1) / 2, 4)
     return Plan(
         rule=PROBE,
-        reason=f"{present} workers still bring {share:.0%} of what fewer did each: {size} are tried again",
+        reason=f"{why}: {size} are tried",
         roles=changed(facts, WORKER, replicas=size),
         slots=facts.slots,
         confidence=0.2,
         gain=gain,
         expected=round(rate * (1 + gain), 3),
     )
+
+
+def _to_try(measured: Sequence[Point], present: int, tried: dict[int, bool], settings: Settings) -> tuple[int, str]:
+    """The size of which least is known to its disadvantage, and why. None is tried again that was surely in vain, and
+    beyond all that were tried only once for every factor of two."""
+    if doubtful := [size for size, vain in tried.items() if not vain]:
+        return max(doubtful), f"what was measured does not exclude that more than {present} workers pay"
+    each = {point.workers: point.throughput / point.workers for point in measured}
+    fewer = max((rate for size, rate in each.items() if size <= present), default=0.0)
+    middle = (present + min(tried, default=present)) // 2
+    if middle > present and each.get(present, 0.0) >= settings.efficient * fewer:
+        return middle, f"{present} workers still bring what fewer did each, and nothing is known of a few more"
+    return math.ceil(max([present, *tried]) * settings.stretch), "nothing is known of many more"
 
 
 def _too_late(facts: JobFacts, throughput: float, settings: Settings) -> str:
