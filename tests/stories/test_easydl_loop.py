@@ -23,7 +23,8 @@ from tests.stories.test_kills import until
 
 pytestmark = pytest.mark.timeout(400)
 UP = ["up", "--foreground", "--nodes", "2", "--cpu", "8", "--memory", "32Gi"]
-RECORDS = 20_000  # in shards of 10, of which six workers or more train 20 a second
+RECORDS = 50_000  # in shards of 10, of which six workers or more train 20 a second
+PATIENCE = 240.0  # until it rests: on an idle machine a minute or two
 Data = dict[str, Any]
 
 
@@ -67,7 +68,7 @@ class Loop:
         return cls(client, BrainClient(url, mint(key_at(home / "brain.key"), "*"), timeout=30))
 
     async def submit(self, name: str, folder: Path) -> None:
-        job = planned_job(folder, name, RECORDS=str(RECORDS))
+        job = planned_job(folder, name, RECORDS=str(RECORDS), EDL_TASK_LEASE="2")  # workers report twice a second
         await until(lambda: self.client.create(JOBS, job, namespace="default"), "the kind is served")
 
     async def until_told(self, job: str, what: str, holds: Any) -> JobDetail:
@@ -77,7 +78,7 @@ class Loop:
             told = await asyncio.to_thread(known, self.brain, f"default/{job}")
             return told if told is not None and told.plans and holds(told) else None
 
-        found: JobDetail = await until(look, f"{job}: {what}")
+        found: JobDetail = await until(look, f"{job}: {what}", PATIENCE)
         return found
 
     async def until_over(self, job: str) -> None:

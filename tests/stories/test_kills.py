@@ -136,10 +136,10 @@ async def _now(value: Any) -> Any:
     return value
 
 
-async def until(condition: Callable[[], Any], what: str) -> Any:
+async def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
     """The API server may be away meanwhile."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             while True:
                 try:
                     if found := await condition():

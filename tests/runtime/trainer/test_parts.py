@@ -65,6 +65,19 @@ def test_only_stretches_in_which_nobody_came_or_went_count() -> None:
     assert meter.cut(Look(900.0, three), 30.0) is not None
 
 
+def test_a_stretch_of_few_reports_is_measured_longer_but_not_for_ever() -> None:
+    meter, four = Meter(settle=0.0, least=2.0), frozenset("abcd")
+    meter.look(Look(0.0, four), 0.0)
+    meter.look(Look(0.0, four, reports=5), 1.0)
+    assert meter.cut(Look(190.0, four, reports=28), 3.0) is None, "whole reports are too much of it"
+    stretch = meter.cut(Look(240.0, four, reports=29), 5.0)
+    assert stretch is not None
+    assert (stretch.seconds, stretch.throughput) == (4.0, 60.0)
+    assert meter.cut(Look(250.0, four, reports=30), 44.0) is None
+    assert meter.cut(Look(260.0, four, reports=31), 45.0) is not None, "rare reports are all there is"
+    assert meter.cut(Look(270.0, four, reports=32), 46.0, least=1.0) is not None, "the last one is what it is"
+
+
 def test_pods_are_read_as_far_as_they_make_sense() -> None:
     told = [
         {"name": "j-worker-0", "role": "worker", "index": 0, "state": "running", "resources": {"cpu": 2, "memory": 512},

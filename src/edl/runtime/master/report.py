@@ -10,13 +10,15 @@ class Report:
         self._samples: deque[tuple[float, float]] = deque()
         self._losses: dict[int, float] = {}
         self._since = now
-        self.total = 0.0  # samples ever reported
+        self.total = 0.0  # samples ever reported,
+        self.reports = 0  # and how often
         self.records = 0  # in one pass, as trainers say
         self.pause: float | None = None  # seconds that the last stop of all work took
 
     def add(self, trainer: int, samples: float, loss: float | None, now: float) -> None:
         self.total += samples
         if samples:
+            self.reports += 1
             self._samples.append((now, samples))
         if loss is not None:
             self._losses[trainer] = loss

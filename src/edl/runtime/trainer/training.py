@@ -23,7 +23,8 @@ class BoardTraining:
         board = self._board
         with board.changed:
             if board.queue.opened:
-                return Look(board.report.total, frozenset(board.trainers), bool(board.gate))
+                report = board.report
+                return Look(report.total, frozenset(board.trainers), bool(board.gate), report.reports)
         now = self._clock()
         self._trained, self._at = self._trained + self._rate * (now - self._at), now
         running = self._pods().running.get(WORKER, 0)
