@@ -3,7 +3,7 @@ how large the model is and what a step takes.
 
 DENSE numbers are pulled and pushed whole, ROWS rows of 16 by their ids. A step waits OWN seconds (a device, a disk, a
 network; JITTER is the spread of their logarithm) and computes for BURN processor seconds. SYNC=1: steps in lockstep.
-SHARED seconds of it are for one worker at a time; with SPIN=1 they are computed, and who waits for them computes, too.
+SHARED seconds of it are for one worker at a time.
 GANG=k: only whole groups of k workers train, the others wait until theirs is whole; before the first is, one trains.
 """
 
@@ -20,7 +20,7 @@ from edl.trainer import Sparse, Trainer
 DENSE, ROWS = int(os.environ.get("DENSE", "1")), int(os.environ.get("ROWS", "0"))
 OWN, BURN = float(os.environ.get("OWN", "0")), float(os.environ.get("BURN", "0"))
 JITTER, SYNC = float(os.environ.get("JITTER", "0")), os.environ.get("SYNC") == "1"
-SHARED, SPIN = float(os.environ.get("SHARED", "0")), os.environ.get("SPIN") == "1"
+SHARED = float(os.environ.get("SHARED", "0"))
 GANG, FOLDER = int(os.environ.get("GANG", "1")), Path(os.environ["FOLDER"])
 HERE = 2.0  # seconds for which a worker that was seen is believed to be there
 RECORDS, SHARD, BATCH, WIDTH = 10_000_000, 64, 64, 16
@@ -30,11 +30,8 @@ def work(rng: np.random.Generator, queue: IO[str]) -> None:
     time.sleep(OWN * float(rng.lognormal(0.0, JITTER)))
     burn(rng, BURN)
     if SHARED:
-        wait_for(rng, queue)
-        if SPIN:
-            burn(rng, SHARED)
-        else:
-            time.sleep(SHARED)
+        fcntl.flock(queue, fcntl.LOCK_EX)
+        time.sleep(SHARED)
         fcntl.flock(queue, fcntl.LOCK_UN)
 
 
@@ -43,17 +40,6 @@ def burn(rng: np.random.Generator, seconds: float) -> None:
     matrix = rng.normal(size=(64, 64))
     while time.thread_time() < end:
         matrix = np.tanh(matrix @ matrix)
-
-
-def wait_for(rng: np.random.Generator, queue: IO[str]) -> None:
-    how = fcntl.LOCK_EX | (fcntl.LOCK_NB if SPIN else 0)
-    while True:
-        try:
-            fcntl.flock(queue, how)
-        except BlockingIOError:
-            burn(rng, 0.001)
-        else:
-            return
 
 
 def join_gang() -> None:
