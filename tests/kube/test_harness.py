@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 import yaml
 from cryptography import x509
 
-from tests.kube.cluster import packages
+from tests.kube.cluster import packages, tiny_image
 from tests.kube.cluster.build import BINARIES, MODULES, BuildError, binary
 from tests.kube.cluster.cache import cache_root, fingerprint, locked
 from tests.kube.cluster.credentials import Credentials
@@ -37,6 +39,17 @@ def test_a_later_run_stops_what_a_killed_one_left(processes: Processes, tmp_path
     assert not processes.alive("sleeper")
     assert later.names() == []
     processes.kill("sleeper")
+
+
+def test_all_who_want_the_image_at_once_get_the_same_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine whose cache is empty, where the nodes of all workers start together."""
+    (tmp_path / "busybox").write_bytes(b"x" * 2_000_000)
+    monkeypatch.setenv("EDL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tiny_image, "program", lambda name: str(tmp_path / name))
+    with ThreadPoolExecutor(8) as pool:
+        (archive,) = {each.result() for each in [pool.submit(tiny_image.tiny_image) for _ in range(8)]}
+    with tarfile.open(archive) as tar:
+        assert sorted(tar.getnames()) == ["config.json", "layer.tar", "manifest.json"]
 
 
 def test_a_pid_that_was_used_again_is_not_signalled() -> None:

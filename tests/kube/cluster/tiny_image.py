@@ -7,7 +7,7 @@ import platform
 import tarfile
 from pathlib import Path
 
-from tests.kube.cluster.cache import cache_root, fingerprint
+from tests.kube.cluster.cache import cache_root, fingerprint, locked
 from tests.kube.cluster.packages import program
 
 TINY_IMAGE = "docker.io/library/edl-tiny:1"
@@ -23,11 +23,11 @@ def tiny_image() -> Path:
     """The image as a docker archive, made by hand: it takes a layer, a configuration and a manifest."""
     busybox = Path(program("busybox"))
     archive = cache_root() / "images" / f"tiny-{fingerprint(busybox, _APPLETS)}.tar"
-    if not archive.exists():
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = archive.with_suffix(".unfinished")
-        _write(unfinished, _layer(busybox))
-        unfinished.rename(archive)
+    with locked(archive.with_suffix(".lock")):  # all nodes of all workers want it at once
+        if not archive.exists():
+            unfinished = archive.with_suffix(".unfinished")
+            _write(unfinished, _layer(busybox))
+            unfinished.rename(archive)
     return archive
 
 
@@ -38,7 +38,8 @@ def _layer(busybox: Path) -> bytes:
             tar.addfile(_entry(directory, tarfile.DIRTYPE, mode))
         program_entry = _entry("bin/busybox", tarfile.REGTYPE, 0o755)
         program_entry.size = busybox.stat().st_size
-        tar.addfile(program_entry, busybox.open("rb"))
+        with busybox.open("rb") as content:
+            tar.addfile(program_entry, content)
         for applet in _APPLETS.split():
             link = _entry(f"bin/{applet}", tarfile.SYMTYPE, 0o777)
             link.linkname = "busybox"
