@@ -41,6 +41,16 @@ def test_a_later_run_stops_what_a_killed_one_left(processes: Processes, tmp_path
     processes.kill("sleeper")
 
 
+def test_what_ended_by_itself_is_started_again(processes: Processes) -> None:
+    processes.start("sleeper", SLEEPER)
+    processes.start("short", [sys.executable, "-c", ""])
+    processes.start("killed", SLEEPER)
+    processes.kill("killed")
+    eventually(lambda: processes.restart_ended() == ["short"], within=20, what="it is started again")
+    processes.kill("sleeper", "short")
+    assert processes.restart_ended() == []
+
+
 def test_all_who_want_the_image_at_once_get_the_same_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine whose cache is empty, where the nodes of all workers start together."""
     (tmp_path / "busybox").write_bytes(b"x" * 2_000_000)

@@ -205,8 +205,20 @@ async def test_any_one_process_of_a_real_cluster_may_be_killed(
         else:
             await asyncio.to_thread(own_cluster.processes.crash, victim)
         await job.until_more(f"the kill of {victim}, of {victims}")
+        await until_steady(own_cluster)
     await job.end()
     await job.check()
+
+
+async def until_steady(cluster: Cluster, seconds: float = 2.0) -> None:
+    """All its processes stay. A controller manager that meets an API server which has just started, and as long as it
+    has read no roles denies everything, gives up; an init system starts it again."""
+    loop = asyncio.get_running_loop()
+    since = loop.time()
+    while loop.time() < since + seconds:
+        if await asyncio.to_thread(cluster.processes.restart_ended):
+            since = loop.time()
+        await asyncio.sleep(0.1)
 
 
 async def test_all_of_it_may_be_killed_at_once(tmp_path: Path) -> None:

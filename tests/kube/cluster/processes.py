@@ -97,6 +97,13 @@ class Processes:
         self.kill(name)
         self.start(name, argv, netns=netns)
 
+    def restart_ended(self) -> list[str]:
+        """Whatever ended by itself is started again, as by an init system; their names."""
+        ended = [name for name, child in self._children.items() if child.poll() is not None]
+        for name in ended:
+            self.crash(name)
+        return ended
+
     def recorded(self, name: str) -> Identity | None:
         try:
             return Identity(**json.loads(self._record(name).read_text()))
