@@ -38,9 +38,10 @@ def _comparable(facts: JobFacts, samples: Iterable[Sample]) -> Iterator[Sample]:
     return (sample for sample in samples if sample.time - sample.seconds >= since and sample.servers == servers)
 
 
-def since_last_plan(facts: JobFacts) -> list[Sample]:
+def since_last_plan(facts: JobFacts, samples: Iterable[Sample]) -> list[Sample]:
+    """Those of them that were begun after it: whatever is older tells of another plan."""
     last = facts.plans[-1].time if facts.plans else 0.0
-    return [sample for sample in facts.samples if sample.time - sample.seconds >= last]
+    return [sample for sample in samples if sample.time - sample.seconds >= last]
 
 
 def speed(samples: Sequence[Sample]) -> float:

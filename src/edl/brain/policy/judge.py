@@ -51,7 +51,7 @@ def undecided(facts: JobFacts, settings: Settings) -> bool:
 
 def _after(facts: JobFacts) -> list[Sample]:
     """What was measured since the last plan, at the number of workers that it led to."""
-    found = since_last_plan(facts)
+    found = since_last_plan(facts, facts.samples)
     return [sample for sample in found if sample.workers == found[-1].workers]
 
 

@@ -10,7 +10,7 @@ from .bounds import excluded, growth_bound, measured_bound
 from .curve import Curve, plausible
 from .evidence import Point, doubt, noise, points, sure
 from .facts import JobFacts, Plan
-from .history import PROBE, barred, changed, comparable, newest, speed
+from .history import PROBE, barred, changed, comparable, newest, since_last_plan, speed
 from .load import busiest
 from .settings import Settings
 from .units import WORKER
@@ -21,9 +21,8 @@ DOWN = 0.75
 
 def workers(facts: JobFacts, now: float, settings: Settings) -> Plan | str:
     """A plan, or the reason why the number stays."""
-    since = facts.plans[-1].time if facts.plans else 0.0
-    latest = [sample for sample in newest(facts, settings.samples) if sample.time - sample.seconds >= since]
-    if len(latest) < (needed := 1 if _paid(facts) else settings.samples):  # those of before tell of another size
+    latest = since_last_plan(facts, newest(facts, settings.samples))
+    if len(latest) < (needed := 1 if _paid(facts) else settings.samples):
         return f"waiting for {needed} samples at the present size, {len(latest)} so far"
     present = latest[-1].workers
     measured = points(comparable(facts))
