@@ -118,6 +118,7 @@ def test_the_example_of_the_design_two_of_three_fail() -> None:
 def test_a_worker_that_was_killed_is_replaced_at_once_under_its_index(policy: str) -> None:
     world = PytorchWorld(elastic(2, 2, 2, policy=policy))
     world.give(2)
+    assert "edl.dev/attempt" not in world.selector("j-worker-1"), "the first pod has no predecessor"
     world.end("j-worker-1", 137, "OOMKilled")
     world.settle()
     assert (world.status["phase"], world.workers) == ("Restarting", ["j-worker-0", "j-worker-1-1"])

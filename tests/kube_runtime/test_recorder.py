@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from edl.kube.budget import Budget
 from edl.kube.conditions import find_condition, set_condition
 from edl.kube.errors import ConnectionLostError
 from edl.kube.owners import is_controlled_by, owner_reference
@@ -150,6 +151,21 @@ async def test_what_is_pending_is_written_at_the_end() -> None:
     await task
     counts = {event["reason"]: event.get("series", {}).get("count", 1) for event in written(api)}
     assert counts == {"Waiting": 5, "Stopping": 1}
+
+
+@virtual
+async def test_a_client_that_takes_its_time_is_not_waited_for_at_the_end() -> None:
+    api = FakeApi()
+    recorder = EventRecorder(client_of(api, budget=Budget(qps=10, burst=5)), controller="edl.dev/test", instance="p")
+    task = asyncio.create_task(recorder.run())
+    for number in range(200):
+        recorder.record(Reference("test.dev/v1", "Thing", f"job-{number}", "team", f"uid-{number}"), "Begun", "so")
+    await asyncio.sleep(1.05)
+    assert len(written(api)) == 15, "as fast as the client allows"
+    await recorder.drain()
+    await task
+    assert len(written(api)) == 200
+    assert asyncio.get_running_loop().time() < 2
 
 
 @pytest.mark.parametrize("fault", [refuse(403, "Forbidden"), refuse(404, "NotFound"), ConnectionLostError("reset")])

@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 
 QPS, BURST = 400.0, 800
 EVENTS_AT_ONCE = 50  # of one job; the birth of a job alone may take half of them
+EVENTS_QPS, EVENTS_BURST, EVENTS_PENDING = 10.0, 100, 5000
+"""Of all jobs. People read Events, and can wait; where hundreds of jobs start at once their pods come first."""
 
 
 async def run_operator(
@@ -111,7 +113,13 @@ class Operator:
         self._leads, self._clock, self._client = leads, clock, client
         self._lease = Lease(client, name=LEASE, namespace=settings.namespace, identity=who, duration=settings.lease)
         self._writer = Client(Fence(transport, self._lease.check), budget=Budget(qps=QPS, burst=BURST))
-        self._recorder = EventRecorder(client, controller="edl.dev/operator", instance=who, burst=EVENTS_AT_ONCE)
+        self._recorder = EventRecorder(
+            Client(transport, budget=Budget(qps=EVENTS_QPS, burst=EVENTS_BURST)),
+            controller="edl.dev/operator",
+            instance=who,
+            pending=EVENTS_PENDING,
+            burst=EVENTS_AT_ONCE,
+        )
         self._registry = CollectorRegistry()
         self._registry.register(transport)
         self._registry.register(JobCollector(self.book, clock, self._report))
