@@ -65,9 +65,9 @@ class WorkerChildren:
         return change(Service.KIND, seen, [replace("/spec/selector", wanted)])
 
     def _selector(self, index: int, attempt: int) -> dict[str, str]:
-        """The first pod of a slot has no predecessor to be told from, so its attempt is not asked for: the cluster looks
-        through all pods of the namespace for every Service, label by label in their order, and the attempt comes first
-        and is 0 nearly everywhere."""
+        """The first pod of a slot has no predecessor to be told from, so its attempt is not asked for: the cluster
+        looks through all pods of the namespace for every Service, label by label in their order, and the attempt comes
+        first and is 0 nearly everywhere."""
         told_apart = {LABEL_ATTEMPT: str(attempt)} if attempt else {}
         return {**_named(self._view, index), LABEL_UID: self._view.uid, **told_apart}
 
