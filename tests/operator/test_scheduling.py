@@ -74,8 +74,10 @@ class TestWhatIsNewsToAPlan:
         assert not pod_matters(self.pod(), self.pod("chosen"))
         assert not pod_matters(self.pod("chosen"), self.pod("chosen", phase="Running"))
 
-    def test_it_goes_elsewhere_or_nowhere_or_ends(self) -> None:
-        assert pod_matters(self.pod(), self.pod("other"))
+    def test_it_goes_elsewhere_which_the_next_regular_plan_sees(self) -> None:
+        assert not pod_matters(self.pod(), self.pod("other"))
+
+    def test_it_goes_nowhere_or_ends(self) -> None:
         assert pod_matters(self.pod(), self.refused())
         assert pod_matters(self.refused(), self.pod("chosen"))
         assert pod_matters(self.pod("chosen"), self.pod("chosen", phase="Failed"))
