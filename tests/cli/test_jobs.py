@@ -11,6 +11,7 @@ import yaml
 from edl.api.kinds import PYTORCH_JOB, TRAINING_JOB
 from edl.cli.jobs import resource_of
 from edl.cli.main import main
+from edl.kube.client import Client
 from edl.kube.resource import Resource
 
 from .conftest import Cluster
@@ -266,6 +267,21 @@ def test_scale_asks_for_a_size_within_the_range(tidy: Cluster, capsys: Output) -
     assert tidy.edl("scale", "a", "4", "--pin") == 0
     assert job(tidy, "a")["spec"]["trainer"]["replicas"] == 4
     assert job(tidy, "a")["metadata"]["annotations"] == {"edl.dev/pin": "true"}
+
+
+def test_a_size_is_pinned_only_after_it_was_asked_for(tidy: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other way round a plan in between would pin the size of before, and stop what is beyond it."""
+    make(tidy, TRAINING, training_job("a"))
+    parts: list[object] = []
+    patch = Client.patch
+
+    async def recorded(*words: Any, **more: Any) -> Any:
+        parts.append(more.get("subresource"))
+        return await patch(*words, **more)
+
+    monkeypatch.setattr(Client, "patch", recorded)
+    assert tidy.edl("scale", "a", "4", "--pin") == 0
+    assert parts == ["scale", None]
 
 
 def test_pause_and_resume(tidy: Cluster, capsys: Output) -> None:

@@ -41,8 +41,8 @@ async def test_a_job_uses_idle_room_is_scaled_by_hand_and_edited(elastic: Elasti
     status = await elastic.until_phase("Running")
     assert status["scale"]["target"] == 4
     assert status["scale"]["reason"]
-    await elastic.edit({"metadata": {"annotations": {"edl.dev/pin": "true"}}})
     await elastic.scale(2)
+    await elastic.edit({"metadata": {"annotations": {"edl.dev/pin": "true"}}})  # earlier it would pin the one asked for
     assert await elastic.until_running(2) == ["j-worker-0", "j-worker-1"], "of the same age the highest leave"
     scale = await elastic.client.get(ELASTIC_JOBS, "j", namespace=elastic.namespace, subresource="scale")
     assert scale["spec"]["replicas"] == 2

@@ -26,11 +26,11 @@ async def _scale(client: "Client", namespace: str, options: argparse.Namespace) 
     job = await find_job(client, namespace, options.job)
     check(job, options.size)
     resource = resource_of(job.kind)
-    if options.pin:
-        pin = {"metadata": {"annotations": {"edl.dev/pin": "true"}}}
-        await client.patch(resource, job.name, pin, namespace=namespace)
     size = {"spec": {"replicas": options.size}}
     await client.patch(resource, job.name, size, namespace=namespace, subresource="scale")
+    if options.pin:  # not before: a plan in between would pin, and shrink the job to, the size asked for until now
+        pin = {"metadata": {"annotations": {"edl.dev/pin": "true"}}}
+        await client.patch(resource, job.name, pin, namespace=namespace)
     then = "and pinned there" if options.pin else "the scheduler goes on from there (--pin holds it)"
     print(f"{job.label}: size {options.size} asked for; {then}")
     return 0
