@@ -3,7 +3,7 @@
 from typing import get_args, get_type_hints
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edl.brain.policy.decide import decide
@@ -80,6 +80,16 @@ def jobs(draw: st.DrawFn) -> JobFacts:
     )
 
 
+def idle_server() -> JobFacts:
+    """A parameter server that has next to nothing to do: what it could feed is beyond any number."""
+    roles = {WORKER: RolePlan(1), SERVER: RolePlan(1)}
+    record = PlanRecord(1, 1000.0, Plan("workers-explore", "made up", roles), 0.0, verdict="paid")
+    use = {"ps-0": PodUse(cpu=1e-308, memory=0, cpu_limit=5.0, memory_limit=0)}
+    sample = Sample(1030.0, 25.0, 1, 1.0, 1, use)
+    return JobFacts(features=Features("parameter_server"), present=roles, samples=(sample,), plans=(record,))
+
+
+@example(idle_server())
 @settings(max_examples=150)
 @given(jobs())
 def test_a_decision_is_always_made_and_keeps_its_bounds(facts: JobFacts) -> None:

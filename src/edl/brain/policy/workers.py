@@ -61,7 +61,8 @@ def _fed(facts: JobFacts, present: int, settings: Settings) -> tuple[int, str]:
     load = busiest(facts)
     if load <= 0:
         return settings.max_workers, "nothing is known of the parameter servers"
-    fed = present if load > settings.hot else math.ceil(present * settings.hot / load)
+    most = max(present, settings.max_workers)  # the ratio is no number where a server has next to nothing to do
+    fed = present if load > settings.hot else math.ceil(min(most, present * settings.hot / load))
     return fed, f"a parameter server is {load:.0%} busy"
 
 
