@@ -275,7 +275,7 @@ def pod_matters(old: Pod | None, new: Pod | None) -> tuple[int, ...]:
     """That a plan is followed is no news to it: a pod that it wanted is there, and then on a node.
 
     On another than it chose, if the cluster's scheduler has its own mind: it looks at a part of a large cluster only,
-    so that half of two hundred nodes are never asked. The room is taken all the same; the next regular plan sees where.
+    so that half of two hundred nodes are not asked. The room is taken all the same; the next regular plan sees where.
     """
     if new is None:
         return (1,)

@@ -61,7 +61,7 @@ def _fed(facts: JobFacts, present: int, settings: Settings) -> tuple[int, str]:
     load = busiest(facts)
     if load <= 0:
         return settings.max_workers, "nothing is known of the parameter servers"
-    most = max(present, settings.max_workers)  # the ratio is no number where a server has next to nothing to do
+    most = max(present, settings.max_workers) + 1  # above any other bound; a server that does nearly nothing feeds more
     fed = present if load > settings.hot else math.ceil(min(most, present * settings.hot / load))
     return fed, f"a parameter server is {load:.0%} busy"
 
