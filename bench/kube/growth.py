@@ -4,7 +4,6 @@ Each job finishes tasks at a steady pace and commits its queue, as a master does
 """
 
 import asyncio
-import base64
 import tempfile
 import time
 from dataclasses import dataclass
@@ -13,8 +12,10 @@ from pathlib import Path
 from bench.kube.contenders import edl_operator, training_job
 from bench.kube.stage import Stage, calls_since, staged
 
+from edl.cli.told import environment
+from edl.jobs.environment import CA, TOKEN, URL
 from edl.kube.errors import ApiError
-from edl.operator.resources import PODS, SECRETS, TRAINING_JOBS
+from edl.operator.resources import PODS, TRAINING_JOBS
 from edl.runtime.service import ServiceClient
 
 TASKS_PER_SECOND = 10.0
@@ -49,13 +50,8 @@ async def _client(stage: Stage, name: str) -> ServiceClient:
             break
         except ApiError:
             await asyncio.sleep(0.2)
-    told = {one["name"]: one for one in pod["spec"]["containers"][0]["env"]}
-    reference = told["EDL_JOB_TOKEN"]["valueFrom"]["secretKeyRef"]
-    secret = (await stage.client.get(SECRETS, reference["name"], namespace="default"))["data"]
-    values = {key: base64.b64decode(value).decode() for key, value in secret.items()}
-    authority = told["EDL_SERVICE_CA"]["valueFrom"]["secretKeyRef"]["key"]
-    url = told["EDL_SERVICE_URL"]["value"]
-    return ServiceClient(url, "default", name, values[reference["key"]], ca=values[authority])
+    told = await environment(stage.client, pod, "default", secrets=name)
+    return ServiceClient(told[URL], "default", name, told[TOKEN], ca=told[CA])
 
 
 async def _commit(stage: Stage, clients: list[ServiceClient], seconds: float) -> Growth:

@@ -161,20 +161,33 @@ async def test_a_cluster_that_does_not_answer_for_a_while_ends_nothing(capsys: p
     assert "succeeded" in said
 
 
-class FarCluster:
-    """A cluster whose job service is reached through the API server alone."""
+SERVICE = "https://edl-job-service.edl-system.svc:8443"
+SECRETS = {
+    "a-tj-token": {"token": "secret", "ca.crt": ""},
+    "a-tj-0123456789": {"EDL_SERVICE_URL": SERVICE, "EDL_JOB_TOKEN": "secret", "EDL_SERVICE_CA": ""},
+}
+SHARING = {"envFrom": [{"secretRef": {"name": "of-somebody-else"}}, {"secretRef": {"name": "a-tj-0123456789"}}]}
+NAMING = {
+    "env": [
+        {"name": "EDL_SERVICE_URL", "value": SERVICE},
+        {"name": "EDL_JOB_TOKEN", "valueFrom": {"secretKeyRef": {"name": "a-tj-token", "key": "token"}}},
+        {"name": "EDL_SERVICE_CA", "valueFrom": {"secretKeyRef": {"name": "a-tj-token", "key": "ca.crt"}}},
+    ]
+}
 
-    def __init__(self, answer: bytes | Exception) -> None:
-        self.answer = answer
+
+class FarCluster:
+    """A cluster whose job service is reached through the API server alone. `container`: of the job's first pod."""
+
+    def __init__(self, answer: bytes | Exception, container: dict[str, Any] = SHARING) -> None:
+        self.answer, self.container = answer, container
         self.asked: list[tuple[str, dict[str, str]]] = []
 
     async def list(self, resource: Any, **_: Any) -> Page[Any]:
-        variable = {"name": "EDL_SERVICE_URL", "value": "https://edl-job-service.edl-system.svc:8443"}
-        return Page([{"metadata": {"name": "a-0"}, "spec": {"containers": [{"env": [variable]}]}}], "1")
+        return Page([{"metadata": {"name": "a-0"}, "spec": {"containers": [self.container]}}], "1")
 
     async def get(self, resource: Any, name: str, **_: Any) -> Any:
-        assert name == "a-tj-token"
-        return {"data": {"token": base64.b64encode(b"secret").decode(), "ca.crt": ""}}
+        return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in SECRETS[name].items()}}
 
     async def raw(self, request: Request, *, timeout: float) -> Response:
         self.asked.append((request.path, dict(request.headers)))
@@ -183,8 +196,9 @@ class FarCluster:
         return Response(200, self.answer)
 
 
-async def test_far_away_the_api_server_carries_the_question_with_the_jobs_token() -> None:
-    cluster = FarCluster(b'{"phase": "running", "progress": {"loss": 0.5, "age": 1.0}}')
+@pytest.mark.parametrize("container", [SHARING, NAMING], ids=["shared", "by name"])
+async def test_far_away_the_api_server_carries_the_question_with_the_jobs_token(container: dict[str, Any]) -> None:
+    cluster = FarCluster(b'{"phase": "running", "progress": {"loss": 0.5, "age": 1.0}}', container)
     reader = ProgressReader(cluster, TRAINING_JOB, "ns", "a")  # type: ignore[arg-type]  # all it needs
     assert await reader.read() == Progress(loss=0.5, age=1.0)
     place = "/api/v1/namespaces/edl-system/services/https:edl-job-service:8443/proxy/v1/jobs/ns/a/job"

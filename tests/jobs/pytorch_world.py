@@ -55,10 +55,6 @@ class PytorchWorld(World):
         found: Data = self.status["replicaStatuses"]["Worker"]
         return found
 
-    def environment(self, name: str) -> dict[str, Any]:
-        variables = self.objects["Pod", name]["spec"]["containers"][0]["env"]
-        return {one["name"]: one.get("value", one.get("valueFrom")) for one in variables}
-
     def selector(self, name: str) -> Data:
         found: Data = self.objects["Service", name]["spec"]["selector"]
         return found

@@ -421,9 +421,13 @@ def test_the_token_is_made_before_the_pods_that_need_it() -> None:
     world.grant = Grant(2)
     world.live()
     assert world.writes[1] == "Create Secret/j-tj-token"
-    env = {one["name"]: one for one in world.objects["Pod", "j-trainer-1"]["spec"]["containers"][0]["env"]}
+    assert world.writes[2].startswith("Create Secret/j-tj-")
+    master = world.objects["ReplicaSet", "j-master"]["spec"]["template"]["spec"]["containers"][0]
+    env = {one["name"]: one for one in master["env"]}
     assert env["EDL_SERVICE_URL"]["value"] == "https://edl:8443"
     assert env["EDL_JOB_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "j-tj-token", "key": "token"}
+    told = world.environment("j-trainer-1")
+    assert (told["EDL_SERVICE_URL"], told["EDL_JOB_TOKEN"]) == ("https://edl:8443", "token")
 
 
 def test_a_token_that_a_hand_removed_is_made_again_when_a_pod_misses_it() -> None:
@@ -431,13 +435,16 @@ def test_a_token_that_a_hand_removed_is_made_again_when_a_pod_misses_it() -> Non
     world.secrets = True
     world.grant = Grant(2)
     world.live()
-    del world.objects["Secret", "j-tj-token"]
+    secrets = world.names("Secret")
+    assert len(secrets) == 2
+    for name in secrets:
+        del world.objects["Secret", name]
     world.end("j-trainer-0", 1)
     world.settle()
     missing = {"waiting": {"reason": "CreateContainerConfigError", "message": "secret not found"}}
     world.set_status("j-trainer-0-1", "Pending", missing)
     world.settle()
-    assert ("Secret", "j-tj-token") in world.objects
+    assert world.names("Secret") == secrets
 
 
 def test_environment_of_a_trainer() -> None:

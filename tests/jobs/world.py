@@ -235,6 +235,14 @@ class World:
                 return
         raise AssertionError("the cluster does not come to rest")
 
+    def environment(self, pod: str) -> dict[str, Any]:
+        """What the first container of a pod is told, as a node would read it."""
+        container = self.objects["Pod", pod]["spec"]["containers"][0]
+        told: dict[str, Any] = {}
+        for source in container.get("envFrom") or ():
+            told |= self.objects["Secret", source["secretRef"]["name"]]["stringData"]
+        return told | {one["name"]: one.get("value", one.get("valueFrom")) for one in container["env"]}
+
     def replicas(self, kind: str, role: str) -> int:
         spec = self.objects[kind, f"j-{role}"]["spec"]
         size: int = spec["parallelism" if kind == "Job" else "replicas"]

@@ -90,7 +90,7 @@ async def test_what_a_job_says_of_its_training_is_shown() -> None:
 
 async def report(scene: Stage, port: int, progress: dict[str, float]) -> None:
     (secret,) = (await scene.client.list(SECRETS, namespace="default", labels={"edl.dev/job": "j"})).items
-    token = base64.b64decode(secret["data"]["token"]).decode()
+    token = base64.b64decode(secret["data"]["EDL_JOB_TOKEN"]).decode()
     unchecked = ssl.create_default_context()
     unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
     url = f"https://127.0.0.1:{port}/v1/jobs/default/j/progress"

@@ -1,7 +1,6 @@
 """Plans at the job service: posted by a trainer with its job's token, written as the JobResource of the job's name."""
 
 import asyncio
-import base64
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -10,8 +9,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from edl.cli.told import environment
 from edl.operator.kinds import EASYDL
-from edl.operator.resources import JOB_RESOURCES, PODS, SECRETS
+from edl.operator.resources import JOB_RESOURCES, PODS
 from edl.operator.settings import ServiceSettings
 from tests.operator.stage import PATIENCE, Stage, stage
 
@@ -54,9 +54,8 @@ class Trainer:
 @contextlib.asynccontextmanager
 async def trainer_of(play: Stage, name: str = "j") -> AsyncIterator[Trainer]:
     pod = await play.until(lambda: play.get(PODS, f"{name}-trainer"), "the trainer is made")
-    told = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
-    secret = await play.client.get(SECRETS, f"{name}-edlej-token", namespace="default")
-    token, ca = (base64.b64decode(secret["data"][key]).decode() for key in ("token", "ca.crt"))
+    told = await environment(play.client, pod, "default", secrets=f"{name}-edlej-token")
+    token, ca = told["EDL_JOB_TOKEN"], told["EDL_SERVICE_CA"]
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=ca))
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}, connector=connector) as session:
         yield Trainer(session, f"{told['EDL_SERVICE_URL']}/v1/jobs/default/{name}")

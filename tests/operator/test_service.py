@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 
+from edl.cli.told import environment
 from edl.operator.identity import load_identity
 from edl.operator.resources import PODS, SECRETS
 from edl.operator.service import SLICES
@@ -20,18 +21,15 @@ SMALL: Data = {"pserver": None, "trainer": {"min-instance": 1, "max-instance": 1
 class Pod:
     """What a pod can do with what it was told."""
 
-    def __init__(self, name: str, env: Data, secret: Data) -> None:
+    def __init__(self, name: str, env: dict[str, str]) -> None:
         self.name, self.env = name, env
-        self.token = base64.b64decode(secret["data"]["token"]).decode()
-        self.ca = base64.b64decode(secret["data"]["ca.crt"]).decode()
+        self.token, self.ca = env["EDL_JOB_TOKEN"], env["EDL_SERVICE_CA"]
 
     @classmethod
     async def of(cls, scene: Stage, name: str, job: str = "j") -> "Pod":
-        found, secret = await scene.get(PODS, name), await scene.get(SECRETS, f"{job}-tj-token")
+        found = await scene.get(PODS, name)
         assert found is not None
-        assert secret is not None
-        env = {one["name"]: one.get("value") for one in found["spec"]["containers"][0]["env"]}
-        return cls(name, env, secret)
+        return cls(name, await environment(scene.client, found, "default", secrets=f"{job}-tj-"))
 
     async def call(self, method: str, path: str, *, token: str = "", **more: Any) -> tuple[int, Any]:
         url = f"{self.env['EDL_SERVICE_URL']}/v1/jobs/{self.env['EDL_JOB_NAMESPACE']}/{self.env['EDL_JOB_NAME']}{path}"

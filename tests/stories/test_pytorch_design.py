@@ -6,11 +6,11 @@ by its address: process nodes that have joined a real API server know no names o
 
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
+from edl.cli.told import environment
 from edl.operator.resources import PODS
 from tests.kube.cluster.cache import cache_root
 from tests.stories.elastic import Elastic
@@ -96,9 +96,13 @@ async def test_the_designs_own_manifest_meets_in_a_real_etcd(elastic: Elastic, t
     await elastic.create(manifest)
     status = await elastic.until_phase("Succeeded", "classy-vision-job")
     assert status["replicaStatuses"]["Worker"]["succeeded"] >= 2
+
+    async def told(pod: Data) -> dict[str, str]:
+        return await environment(elastic.client, pod, elastic.namespace, secrets="classy-vision-job-")
+
     pods = (await elastic.client.list(PODS, namespace=elastic.namespace)).items
     workers = [pod for pod in pods if pod["metadata"]["name"].startswith("classy-vision-job-worker-")]
-    assert {_variables(pod)["PET_RDZV_BACKEND"] for pod in workers} == {"etcd"}
+    assert {(await told(pod))["PET_RDZV_BACKEND"] for pod in workers} == {"etcd"}
 
 
 async def test_without_an_endpoint_edl_is_the_meeting_point(elastic: Elastic) -> None:
@@ -107,7 +111,3 @@ async def test_without_an_endpoint_edl_is_the_meeting_point(elastic: Elastic) ->
     del manifest["spec"]["rdzvEndpoint"]
     await elastic.create(manifest)
     await elastic.until_phase("Succeeded", "classy-vision-job")
-
-
-def _variables(pod: Data) -> dict[str, Any]:
-    return {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}

@@ -178,9 +178,10 @@ async def test_what_belongs_to_others_is_left_alone_and_what_is_ours_goes(elasti
     manifest["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"] += side
     await elastic.create(manifest)
     assert await elastic.until_running(2) == ["j-worker-0-1", "j-worker-1"]
-    env = {one["name"] for one in (await elastic.pod("j-worker-1"))["spec"]["containers"][0]["env"]}
-    assert "PET_RDZV_ID" in env
-    assert "env" not in (await elastic.pod("j-worker-1"))["spec"]["containers"][1], "the first container is the worker"
+    worker, beside = (await elastic.pod("j-worker-1"))["spec"]["containers"]
+    assert worker["env"]
+    assert worker["envFrom"]
+    assert not {"env", "envFrom"} & set(beside), "the first container is the worker"
     await elastic.story.delete(ELASTIC_JOBS, "j")
 
     async def only_theirs() -> bool:

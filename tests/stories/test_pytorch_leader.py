@@ -5,7 +5,6 @@ with what its pod was told.
 """
 
 import asyncio
-import base64
 import json
 import ssl
 from collections.abc import Callable
@@ -14,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from edl.cli.told import environment
 from edl.kube.client import Client
 from edl.kube.errors import KubeError
-from edl.kube.resource import Resource
 from edl.operator.job_service.configmap import CONFIGMAPS
 from edl.operator.kinds import PYTORCH
 from edl.operator.resources import PODS
@@ -27,7 +26,6 @@ from tests.stories.machine import Machine, machine, reach
 
 JOBS, SIZE = 50, 2
 PATIENCE = 120.0
-SECRETS = Resource("", "v1", "secrets", "Secret")
 SERVICES = (
     ("api", ["up", "--foreground", "--no-operator", "--cpu", "64", "--memory", "64Gi"]),
     ("operator", ["operator", "--lease", "4", "--service", "127.0.0.1:0", "--service-url", "https://127.0.0.1:{port}"]),
@@ -66,22 +64,20 @@ class Agents:
     async def start(self) -> None:
         """One for every pod."""
         for pod in await until(self._pods, "all pods are there"):
-            env = {one["name"]: one.get("value", "") for one in pod["spec"]["containers"][0]["env"]}
+            env = await environment(self.client, pod, "default", secrets="j")
             name, run = pod["metadata"]["name"], env["PET_RDZV_ID"]
             standing = Standing(Hello(agent=f"{name}/1", run=run, minimum=1, maximum=SIZE, follows=True))
             standing.wait("127.0.0.1:1")
-            self.links[name] = Link(await self._address(env), standing, changed=lambda name=name: self._obey(name))  # type: ignore[misc]  # as above
+            self.links[name] = Link(self._address(env), standing, changed=lambda name=name: self._obey(name))  # type: ignore[misc]  # as above
             self._tasks[name] = asyncio.create_task(self.links[name].run())
 
     async def _pods(self) -> list[Data] | None:
         found = (await self.client.list(PODS, namespace="default")).items
         return found if len(found) == JOBS * SIZE else None
 
-    async def _address(self, env: dict[str, str]) -> Address:
-        secret = await self.client.get(SECRETS, f"{env['EDL_JOB_NAME']}-ptej-token", namespace="default")
-        token, ca = (base64.b64decode(secret["data"][key]).decode() for key in ("token", "ca.crt"))
+    def _address(self, env: dict[str, str]) -> Address:
         url = f"{env['EDL_SERVICE_URL']}/v1/jobs/default/{env['EDL_JOB_NAME']}/rendezvous"
-        return Address(url, token, ssl.create_default_context(cadata=ca))
+        return Address(url, env["EDL_JOB_TOKEN"], ssl.create_default_context(cadata=env["EDL_SERVICE_CA"]))
 
     def _obey(self, name: str) -> None:
         """As torchrun does when a round is over."""

@@ -5,18 +5,17 @@ service proxy carries the question. Whatever is in the way (rights, network, a j
 out: `read` never fails.
 """
 
-import base64
 import ipaddress
 import ssl
 import time
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 
 from .pods import job_pods
+from .told import environment
 
 if TYPE_CHECKING:
     from edl.api.kinds import Kind
@@ -98,18 +97,15 @@ class ProgressReader:
             return None
 
     async def _find(self) -> _Door | None:
-        from edl.jobs.environment import CA_KEY, TOKEN_KEY, secret_name
-        from edl.kube.resource import Resource
+        """Where the job's own pods are told to knock, and with what."""
+        from edl.jobs.environment import CA, TOKEN, URL
 
-        pods = await job_pods(self._client, self._kind, self._namespace, self._job)
-        url = next(filter(None, map(_service_url, pods)), "")
-        if not url:
-            return None
-        secrets = Resource("", "v1", "secrets", "Secret")
-        name = secret_name(self._job, self._kind.short_names[0])
-        secret = await self._client.get(secrets, name, namespace=self._namespace)
-        data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
-        return _Door(url, data.get(TOKEN_KEY, ""), data.get(CA_KEY, ""))
+        secrets = f"{self._job}-{self._kind.short_names[0]}-"
+        for pod in await job_pods(self._client, self._kind, self._namespace, self._job):
+            told = await environment(self._client, pod, self._namespace, secrets=secrets)
+            if told.get(URL):
+                return _Door(told[URL], told.get(TOKEN, ""), told.get(CA, ""))
+        return None
 
     async def _ask(self, door: _Door, call: str = "job") -> bytes:
         path = f"/v1/jobs/{self._namespace}/{self._job}/{call}"
@@ -130,12 +126,6 @@ async def _get(url: str, door: _Door) -> bytes:
     async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, headers=headers, ssl=tls) as answer:
         answer.raise_for_status()
         return await answer.read()
-
-
-def _service_url(pod: Mapping[str, Any]) -> str:
-    containers = (pod.get("spec") or {}).get("containers") or [{}]
-    variables = containers[0].get("env") or ()
-    return next((entry.get("value", "") for entry in variables if entry.get("name") == "EDL_SERVICE_URL"), "")
 
 
 class Pace:

@@ -14,7 +14,7 @@ from edl.jobs.children import Child, Owner, change
 from edl.jobs.easydl_environment import PORTS, role_environment
 from edl.jobs.easydl_resources import NOTE, Asked, asked, words
 from edl.jobs.intents import Change, replace
-from edl.jobs.pods import Data, PodSettings, finished, headless_service, labels, selector, slot_pod
+from edl.jobs.pods import Data, PodSettings, finished, headless_service, selector, slot_pod, token_secret
 from edl.jobs.podset import NewPod
 from edl.jobs.slots import INDEX, slot_name
 
@@ -34,13 +34,7 @@ class EasydlChildren:
         return slot_name(self._view.name, role, index, alone=role == TRAINER)
 
     def secret(self, token: str, ca: str) -> Child:
-        """Made before any pod that needs it; never read back, so it is not compared either."""
-        view = self._view
-        name = environment.secret_name(view.name, view.tag)
-        metadata = {"name": name, "namespace": view.namespace, "labels": labels(view, "secret")}
-        data = {environment.TOKEN_KEY: token, environment.CA_KEY: ca}
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "stringData": data}
-        return Child("Secret", body)
+        return token_secret(self._view, token, ca)
 
     def service(self, role: str, index: int, attempt: int) -> Child:
         name, port = self.slot(role, index), PORTS[role]

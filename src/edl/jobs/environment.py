@@ -21,6 +21,8 @@ Variable = dict[str, Any]
 MASTER_PORT = 8080
 ETCD_CLIENT_PORT = 2379
 TOKEN_KEY, CA_KEY = "token", "ca.crt"
+POD_NAME = "EDL_POD_NAME"
+URL, TOKEN, CA = "EDL_SERVICE_URL", "EDL_JOB_TOKEN", "EDL_SERVICE_CA"
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 
 
@@ -42,20 +44,28 @@ def common(view: JobView, role: str, access: ServiceAccess) -> list[Variable]:
         _value("EDL_JOB_NAMESPACE", view.namespace),
         _value("EDL_JOB_UID", view.uid),
         _value("EDL_ROLE", role),
-        _field("EDL_POD_NAME", "metadata.name"),
+        _field(POD_NAME, "metadata.name"),
     ]
     if access.url:
         told += [
-            _value("EDL_SERVICE_URL", access.url),
-            _secret("EDL_JOB_TOKEN", view, TOKEN_KEY),
-            _secret("EDL_SERVICE_CA", view, CA_KEY),
+            _value(URL, access.url),
+            _secret(TOKEN, view, TOKEN_KEY),
+            _secret(CA, view, CA_KEY),
         ]
     return told
 
 
-def slot(index: int, attempt: int) -> list[Variable]:
+def slot(pod: str, index: int, attempt: int) -> list[Variable]:
     """What one pod of a slot is told. An attempt above 0 joins a job that others have begun."""
-    return [_value("EDL_INDEX", index), _value("EDL_ATTEMPT", attempt)]
+    return [_value(POD_NAME, pod), slot_index(index), slot_attempt(attempt)]
+
+
+def slot_index(index: int) -> Variable:
+    return _value("EDL_INDEX", index)
+
+
+def slot_attempt(attempt: int) -> Variable:
+    return _value("EDL_ATTEMPT", attempt)
 
 
 def paddle(job: TrainingJob, view: JobView, role: Role, gpu_names: Iterable[str]) -> list[Variable]:
@@ -80,7 +90,7 @@ def paddle(job: TrainingJob, view: JobView, role: Role, gpu_names: Iterable[str]
         _value("PADDLE_PORT", spec.port),
         _value("TRAINING_ROLE", role.name.upper()),
         *_addresses(job, view),
-        _field("NAMESPACE", "metadata.namespace"),
+        _value("NAMESPACE", view.namespace),
         _field("POD_IP", "status.podIP"),
     ]
 

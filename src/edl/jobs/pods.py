@@ -11,9 +11,10 @@ import msgspec
 
 from edl.api.annotations import LABEL_INDEX, LABEL_JOB, LABEL_KIND, LABEL_ROLE
 from edl.api.roles import Installation, JobView
-from edl.jobs.children import LABEL_UID, Owner
-from edl.jobs.environment import ServiceAccess, Variable, merged, slot
+from edl.jobs.children import LABEL_UID, Child, Owner
+from edl.jobs.environment import CA_KEY, TOKEN_KEY, ServiceAccess, Variable, merged, secret_name, slot
 from edl.jobs.podset import NewPod
+from edl.jobs.shared_environment import Shared, taking, unsaid
 from edl.jobs.slots import slot_name
 
 Data = dict[str, Any]
@@ -58,12 +59,17 @@ def finished(
     *,
     restart_policy: str,
     more_labels: Mapping[str, str],
+    shared: Shared | None = None,
 ) -> Data:
-    """The template as it goes into a ReplicaSet, a StatefulSet or a Job. Nothing of the argument is changed."""
+    """The template as it goes into a ReplicaSet, a StatefulSet or a Job. Nothing of the argument is changed.
+
+    `shared` says what is not to be in the pod itself.
+    """
     metadata, spec = dict(template.get("metadata") or {}), dict(template["spec"])
     metadata["labels"] = {**(metadata.get("labels") or {}), **more_labels, **labels(view, role)}
     first, *others = spec["containers"]
-    spec["containers"] = [_container(first, environment), *others]
+    told = _container(first, environment)
+    spec["containers"] = [told if shared is None else taking(told, shared), *others]
     spec["restartPolicy"] = restart_policy
     spec["tolerations"] = _tolerations(spec.get("tolerations"), settings.node_loss_seconds)
     if settings.data_root and spec.get("volumes"):
@@ -80,6 +86,7 @@ def slot_pod(
     *,
     subdomain: str,
     environment: Sequence[Variable],
+    shared: Shared | None = None,
 ) -> Data:
     """One pod of a slot. Its host name is the slot's, whichever pod fills it."""
     slot_labels = {**template["metadata"]["labels"], LABEL_INDEX: str(new.index)}
@@ -92,8 +99,8 @@ def slot_pod(
     )
     spec = dict(template["spec"])
     first, *others = spec["containers"]
-    own = [*slot(new.index, new.attempt), *environment]
-    spec["containers"] = [dict(first, env=merged(own, first.get("env"))), *others]
+    own = [*slot(new.name, new.index, new.attempt), *environment]
+    spec["containers"] = [dict(first, env=unsaid(merged(own, first.get("env")), shared)), *others]
     spec.setdefault("hostname", slot_name(view.name, role, new.index))
     if subdomain:
         spec.setdefault("subdomain", subdomain)
@@ -116,6 +123,23 @@ def headless_service(view: JobView, name: str, role: str, ports: Sequence[Data])
             **({"ports": list(ports)} if ports else {}),
         },
     }
+
+
+def token_secret(view: JobView, token: str, ca: str) -> Child:
+    """The key to the job service, for pods that name it variable by variable."""
+    return _secret(view, secret_name(view.name, view.tag), {TOKEN_KEY: token, CA_KEY: ca})
+
+
+def shared_secret(view: JobView, shared: Shared) -> Child:
+    child = _secret(view, shared.secret, shared.says)
+    return Child(child.kind, {**child.body, "immutable": True})
+
+
+def _secret(view: JobView, name: str, says: Mapping[str, str]) -> Child:
+    """Made before any pod that needs it; never read back, so it is not compared either."""
+    metadata = {"name": name, "namespace": view.namespace, "labels": labels(view, "secret")}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "stringData": dict(says)}
+    return Child("Secret", body)
 
 
 def _container(container: Mapping[str, Any], environment: Sequence[Variable]) -> Data:

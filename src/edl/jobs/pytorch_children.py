@@ -3,48 +3,72 @@
 A Service leads to the pod that has its slot now: one that is still being stopped is not taken for its successor.
 """
 
+from functools import cached_property
+
 from edl.api.annotations import LABEL_ATTEMPT, LABEL_INDEX
 from edl.api.core import Service
 from edl.api.pytorch_job import GROUP, ElasticJob
 from edl.api.roles import JobView
 from edl.jobs import environment
 from edl.jobs.children import LABEL_UID, Child, Owner, change
-from edl.jobs.environment import secret_name
+from edl.jobs.environment import Variable
 from edl.jobs.intents import Change, replace
-from edl.jobs.pods import Data, PodSettings, finished, headless_service, labels, slot_pod
+from edl.jobs.pods import Data, PodSettings, finished, headless_service, shared_secret, slot_pod
 from edl.jobs.podset import NewPod
-from edl.jobs.pytorch_environment import WORKER, worker_environment
+from edl.jobs.pytorch_environment import WORKER, drawn_environment, meeting, worker_environment
+from edl.jobs.shared_environment import Shared, shared
 from edl.jobs.slots import slot_name
 
 
 class WorkerChildren:
-    """`attempt`: how often the whole job was started anew."""
+    """`attempt`: how often the whole job was started anew. `token` opens the job service, if there is one."""
 
-    def __init__(self, job: ElasticJob, view: JobView, settings: PodSettings, attempt: int) -> None:
+    def __init__(
+        self, job: ElasticJob, view: JobView, settings: PodSettings, attempt: int, token: str, ca: str
+    ) -> None:
         self._job, self._view, self._settings, self._attempt = job, view, settings, attempt
+        self._token, self._ca = token, ca
 
-    def secret(self, token: str, ca: str) -> Child:
-        """Made before any pod that needs it; never read back, so it is not compared either."""
-        view = self._view
-        metadata = {
-            "name": secret_name(view.name, view.tag),
-            "namespace": view.namespace,
-            "labels": labels(view, "secret"),
-        }
-        data = {environment.TOKEN_KEY: token, environment.CA_KEY: ca}
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "stringData": data}
-        return Child("Secret", body)
+    def secret(self) -> Child | None:
+        return shared_secret(self._view, self._shared) if self._shared is not None else None
 
     def pod(self, new: NewPod, owner: Owner) -> Data:
+        view, metadata = self._view, self._template["metadata"]
+        own = {**metadata["labels"], **_named(view, new.index), LABEL_ATTEMPT: str(new.attempt)}
+        template = {**self._template, "metadata": {**metadata, "labels": own}}
+        told = [meeting(view, self._attempt)]
+        return slot_pod(template, view, WORKER, new, owner, subdomain="", environment=told, shared=self._shared)
+
+    @cached_property
+    def _template(self) -> Data:
+        """What all workers have in common."""
+        return finished(
+            self._view.lead.template,
+            self._view,
+            WORKER,
+            [*self._alike, *drawn_environment(self._job, self._view, self._settings.access)],
+            self._settings,
+            restart_policy="Never",
+            more_labels={},
+            shared=self._shared,
+        )
+
+    @cached_property
+    def _shared(self) -> Shared | None:
+        """What all workers are told, and those that nobody came before: nearly all of them."""
+        if not self._token:
+            return None
+        first = [environment.slot_attempt(0), meeting(self._view, 0)]
+        return shared(self._view, [*self._alike, *first], self._token, self._ca)
+
+    @cached_property
+    def _alike(self) -> list[Variable]:
         view, settings = self._view, self._settings
         gpus = (settings.installation.gpu,)
-        told = [
+        return [
             *environment.common(view, WORKER, settings.access),
-            *worker_environment(self._job, view, self._attempt, settings.access, gpus),
+            *worker_environment(self._job, view, settings.access, gpus),
         ]
-        more = {**_named(view, new.index), LABEL_ATTEMPT: str(new.attempt)}
-        template = finished(view.lead.template, view, WORKER, told, settings, restart_policy="Never", more_labels=more)
-        return slot_pod(template, view, WORKER, new, owner, subdomain="", environment=())
 
     def service(self, index: int, attempt: int) -> Child:
         view = self._view

@@ -26,22 +26,29 @@ def run_id(uid: str, attempt: int) -> str:
     return f"{uid}-{attempt}"
 
 
-def worker_environment(
-    job: ElasticJob, view: JobView, attempt: int, access: ServiceAccess, gpu_names: Iterable[str]
-) -> list[Variable]:
-    backend, endpoint = _rendezvous(job, view, access)
-    least, most = job.spec.min_replicas, job.spec.max_replicas
+def drawn_environment(job: ElasticJob, view: JobView, access: ServiceAccess) -> list[Variable]:
+    """What design 004 draws, in the pod itself as there."""
+    spec = job.spec
     told = {
-        "RDZV_ENDPOINT": endpoint,
+        "RDZV_ENDPOINT": _rendezvous(job, view, access)[1],
         "JOB_ID": view.name,
-        "SIZE": job.spec.replica_specs.worker.replicas,
-        "MIN_SIZE": least,
-        "MAX_SIZE": most,
-        "PET_NNODES": f"{least}:{most}",
+        "SIZE": spec.replica_specs.worker.replicas,
+        "MIN_SIZE": spec.min_replicas,
+        "MAX_SIZE": spec.max_replicas,
+    }
+    return _variables(told)
+
+
+def worker_environment(
+    job: ElasticJob, view: JobView, access: ServiceAccess, gpu_names: Iterable[str]
+) -> list[Variable]:
+    """What else all workers are told alike, whenever they come."""
+    backend, endpoint = _rendezvous(job, view, access)
+    told = {
+        "PET_NNODES": f"{job.spec.min_replicas}:{job.spec.max_replicas}",
         "PET_NPROC_PER_NODE": processes(view.lead.template, gpu_names),
         "PET_RDZV_BACKEND": backend,
         "PET_RDZV_ENDPOINT": endpoint,
-        "PET_RDZV_ID": run_id(view.uid, attempt),
         "PET_MAX_RESTARTS": MAX_RESTARTS,
         "PYTHONUNBUFFERED": 1,
     }
@@ -50,8 +57,16 @@ def worker_environment(
     if stall := job.metadata.annotations.get(STALL_TIMEOUT):
         # torchrun's agent then tells us whether its workers compute
         told["EDL_STALL_TIMEOUT"] = f"{duration.seconds(stall):g}"
-    address = [_field("POD_IP", "status.podIP"), {"name": "PET_LOCAL_ADDR", "value": "$(POD_IP)"}]
-    return [*({"name": name, "value": str(value)} for name, value in told.items()), *address]
+    address = {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    return [*_variables(told), address]
+
+
+def _variables(told: Mapping[str, object]) -> list[Variable]:
+    return [{"name": name, "value": str(value)} for name, value in told.items()]
+
+
+def meeting(view: JobView, attempt: int) -> Variable:
+    return {"name": "PET_RDZV_ID", "value": run_id(view.uid, attempt)}
 
 
 def _rendezvous(job: ElasticJob, view: JobView, access: ServiceAccess) -> tuple[str, str]:
@@ -70,7 +85,3 @@ def processes(template: Mapping[str, Any], gpu_names: Iterable[str]) -> int:
     parts = [resources.get(part) or {} for part in ("limits", "requests")]
     found = [quantity.whole(part[name]) for name in gpu_names for part in parts if name in part]
     return max(1, *found) if found else 1
-
-
-def _field(name: str, path: str) -> Variable:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -12,7 +12,7 @@ from edl.api import annotations, duration, timestamp, views
 from edl.api.core import Pod, Service
 from edl.api.pytorch_job import ElasticJob
 from edl.api.status import Scale
-from edl.jobs.children import Child, Owner, adoption, change, reconcile_child, standing
+from edl.jobs.children import Owner, adoption, change, reconcile_child, standing
 from edl.jobs.conditions import WORDS_EVERY
 from edl.jobs.failures import NO_LIMIT, Rules
 from edl.jobs.grant import Grant, entered, remembered
@@ -60,7 +60,7 @@ class PytorchLook:
         self._record = self._remembered()
         self._size = 0 if self._view.suspend or self._grant is None else self._grant.target
         self._attempt = self._old.attempt + (1 if self._stopped() else 0)
-        self._children = WorkerChildren(look.job, self._view, look.settings, self._attempt)
+        self._children = WorkerChildren(look.job, self._view, look.settings, self._attempt, look.token, look.ca)
 
     def _remembered(self) -> Record:
         counts = (self._old.replica_statuses or {}).get(ROLE)
@@ -164,13 +164,10 @@ class PytorchLook:
     # What to do.
 
     def _secret(self) -> list[Intent]:
-        if not self._look.token or self._size == 0:
+        secret = self._children.secret() if self._size else None
+        if secret is None or is_made(secret, self._observed, self._sight.trouble):
             return []
-        secret = self._children.secret(self._look.token, self._look.ca)
-        return [] if is_made(secret, self._observed, self._sight.trouble) else self._made(secret)
-
-    def _made(self, child: Child) -> list[Intent]:
-        return reconcile_child(child, None, self._owner, self._view.uid, None)
+        return reconcile_child(secret, None, self._owner, self._view.uid, None)
 
     def _pods(self, plan: PodSetPlan) -> list[Intent]:
         intents: list[Intent] = [Delete(Pod.KIND, pod.name, pod.uid) for pod in plan.delete]

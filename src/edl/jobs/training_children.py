@@ -4,6 +4,7 @@ Names are `<job>-<role>`; each role has a headless Service of the same name, by 
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from edl.api.roles import JobView, Role
 from edl.api.training_job import TrainingJob
@@ -12,9 +13,20 @@ from edl.jobs import environment
 from edl.jobs.batch_job import MANAGER
 from edl.jobs.children import Child, Owner
 from edl.jobs.edits import BEGUN_WITH, begun_with
-from edl.jobs.environment import ETCD_CLIENT_PORT, MASTER_PORT, secret_name
-from edl.jobs.pods import Data, PodSettings, finished, headless_service, labels, selector, slot_pod
+from edl.jobs.environment import ETCD_CLIENT_PORT, MASTER_PORT, Variable
+from edl.jobs.pods import (
+    Data,
+    PodSettings,
+    finished,
+    headless_service,
+    labels,
+    selector,
+    shared_secret,
+    slot_pod,
+    token_secret,
+)
 from edl.jobs.podset import NewPod
+from edl.jobs.shared_environment import Shared, shared
 
 ETCD_PEER_PORT = 2380
 SEED_LABELS = {
@@ -26,10 +38,11 @@ SEED_LABELS = {
 
 
 class TrainingChildren:
-    """One job's wanted objects. `sizes` are pods per role."""
+    """One job's wanted objects. `token` opens the job service, if there is one. `sizes` are pods per role."""
 
-    def __init__(self, job: TrainingJob, view: JobView, settings: PodSettings) -> None:
+    def __init__(self, job: TrainingJob, view: JobView, settings: PodSettings, token: str, ca: str) -> None:
         self._job, self._view, self._settings = job, view, settings
+        self._token, self._ca = token, ca
         self._templates: dict[str, Data] = {}
 
     def wanted(self, sizes: Mapping[str, int]) -> list[Child]:
@@ -43,12 +56,14 @@ class TrainingChildren:
     def name(self, role: str) -> str:
         return f"{self._view.name}-{role}"
 
-    def secret(self, token: str, ca: str) -> Child:
-        """Made before any pod that needs it; never read back, so it is not compared either."""
-        metadata = self._metadata(secret_name(self._view.name, self._view.tag), "secret")
-        data = {environment.TOKEN_KEY: token, environment.CA_KEY: ca}
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "stringData": data}
-        return Child("Secret", body)
+    def secrets(self) -> list[Child]:
+        """What trainers share, and the token for the rest: the template of a workload names no Secret that comes and
+        goes with edits of the job, as its pods would have to go with it."""
+        if self._shared is None:
+            return []
+        alone = len(self._view.roles) == 1
+        key = [] if alone else [token_secret(self._view, self._token, self._ca)]
+        return [*key, shared_secret(self._view, self._shared)]
 
     def pod(self, new: NewPod, job: Owner) -> Data:
         """A trainer. Its labels are also those that Kubernetes gives to pods of a Job, so that kubectl finds them."""
@@ -62,7 +77,9 @@ class TrainingChildren:
         both = {**template["metadata"]["labels"], **batch}
         template = {**template, "metadata": {**template["metadata"], "labels": both}}
         told = environment.trainer_slot(new.index)
-        return slot_pod(template, self._view, TRAINER, new, job, subdomain=self.name(TRAINER), environment=told)
+        return slot_pod(
+            template, self._view, TRAINER, new, job, subdomain=self.name(TRAINER), environment=told, shared=self._shared
+        )
 
     def _workload(self, role: Role, size: int) -> Child:
         if role.name == TRAINER:
@@ -133,26 +150,37 @@ class TrainingChildren:
         return known
 
     def _make_template(self, role: Role, restart_policy: str) -> Data:
-        view, settings = self._view, self._settings
-        told = [
-            *environment.common(view, role.name, settings.access),
-            *(environment.slot(0, 0)[:1] if role.name == MASTER else ()),
-            *environment.paddle(self._job, view, role, (settings.installation.gpu,)),
-        ]
         template = finished(
             role.template,
-            view,
+            self._view,
             role.name,
-            told,
-            settings,
+            self._told(role),
+            self._settings,
             restart_policy=restart_policy,
-            more_labels={SEED_LABELS[role.name]: view.name},
+            more_labels={SEED_LABELS[role.name]: self._view.name},
+            shared=self._shared if role.name == TRAINER else None,
         )
         ports = self._ports(role)
         if ports:
             first = template["spec"]["containers"][0]
             first.setdefault("ports", [{"name": port["name"], "containerPort": port["port"]} for port in ports])
         return template
+
+    @cached_property
+    def _shared(self) -> Shared | None:
+        """What all trainers are told, and those that nobody came before."""
+        if not self._token:
+            return None
+        told = [*self._told(self._view.lead), environment.slot_attempt(0)]
+        return shared(self._view, told, self._token, self._ca)
+
+    def _told(self, role: Role) -> list[Variable]:
+        view, settings = self._view, self._settings
+        return [
+            *environment.common(view, role.name, settings.access),
+            *([environment.slot_index(0)] if role.name == MASTER else ()),
+            *environment.paddle(self._job, view, role, (settings.installation.gpu,)),
+        ]
 
     def _service(self, role: Role) -> Child:
         return Child("Service", headless_service(self._view, self.name(role.name), role.name, self._ports(role)))

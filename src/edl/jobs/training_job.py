@@ -45,10 +45,10 @@ class TrainingLook:
         self._refused_edits = look.refused_edits + dishonoured
         self._old = job.status
         self._observed, self._settings, self._now = observed, settings, now
-        self._warnings, self._token, self._ca = look.warnings, look.token, look.ca
+        self._warnings = look.warnings
         self._view = views.view(self._job, installation=settings.installation)
         self._owner = job_owner(self._view)
-        self._children = TrainingChildren(self._job, self._view, settings)
+        self._children = TrainingChildren(self._job, self._view, settings, look.token, look.ca)
         self._scale = self._old.scale_status or TrainingScale()
         self._grant = look.grant or remembered(self._scale)
         self._batch = self._own_batch_job()
@@ -163,9 +163,7 @@ class TrainingLook:
     def _reconcile_children(self, sizes: dict[str, int]) -> tuple[list[Intent], Refusal | None]:
         """In order, and no further than a name that is not ours: a job without its master is no job."""
         taken = {(one.kind, one.name) for one in waiting(self._observed, self._now) if one.foreign}
-        children = self._children.wanted(sizes)
-        if self._token:
-            children = [self._children.secret(self._token, self._ca), *children]
+        children = [*self._children.secrets(), *self._children.wanted(sizes)]
         intents: list[Intent] = []
         idle = not any(sizes.values())
         for child in children:

@@ -199,5 +199,5 @@ def _terminated_by_signal() -> Iterator[None]:
 
 
 def own_address(local_addr: str | None, env: Mapping[str, str]) -> str:
-    """Where peers reach this agent."""
-    return local_addr or env.get("POD_IP") or socket.getfqdn()
+    """Where peers reach this agent: who starts one without torchrun's command may not have read its variables."""
+    return local_addr or env.get("PET_LOCAL_ADDR") or env.get("POD_IP") or socket.getfqdn()
