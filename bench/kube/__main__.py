@@ -1,6 +1,6 @@
 """The operator on a real control plane beside its Go peer, in the same run: `make bench-kube`.
 
-startup: jobs of eight pods on 200 kwok nodes, from submission to running.
+startup: jobs of eight pods on 200 kwok nodes, from submission to running. Aims are held against the median of rounds.
 plans: random plans against the real kube-scheduler, which binds them or makes us withdraw them.
 growth: what etcd grows by per task while fifty jobs use the job service.
 """
@@ -14,13 +14,14 @@ from bench.kube.aims import SECONDS_OF_A_PLAN, compared
 from bench.kube.contenders import CONTENDERS, WORKERS, Contender
 from bench.kube.growth import measure_growth
 from bench.kube.plans import try_plans
-from bench.kube.startup import NODES, Result, measure
+from bench.kube.startup import NODES, Result, measure, median
 
 PARTS = ("startup", "plans", "growth")
 JOBS_OF_GROWTH, SECONDS_OF_GROWTH = 50, 60.0
 COLUMNS = (
     ("jobs", 5),
-    ("submitted", 10),
+    ("", 6),
+    ("submitted", 9),
     ("running", 9),
     ("CPU/job", 9),
     ("cluster", 9),
@@ -29,13 +30,13 @@ COLUMNS = (
     ("calls/job", 10),
     ("objects", 8),
 )
-HEAD = " ".join(["".ljust(22), *(name.rjust(width) for name, width in COLUMNS)])
+HEAD = " ".join(["".ljust(20), *(name.rjust(width) for name, width in COLUMNS)])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.kube", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (all)")
-    parser.add_argument("--jobs", default="200,1000", help="numbers of jobs (%(default)s)")
+    parser.add_argument("--jobs", default="200x3,1000", help="numbers of jobs, and in how many rounds (%(default)s)")
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="who takes part (%(default)s)")
     parser.add_argument("--plans", type=int, default=1000, help="how many (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the plans (%(default)s)")
@@ -50,8 +51,8 @@ def main() -> None:
 async def measure_all(options: argparse.Namespace) -> None:
     parts = options.parts or PARTS
     if "startup" in parts:
-        sizes = [int(size) for size in options.jobs.split(",")]
-        await startup([CONTENDERS[name] for name in options.contenders.split(",")], sizes, options.calls)
+        contenders = [CONTENDERS[name] for name in options.contenders.split(",")]
+        await startup(contenders, _sizes(options.jobs), options.calls)
     if "plans" in parts:
         await plans(options.plans, options.seed)
     if "growth" in parts:
@@ -78,15 +79,26 @@ async def growth() -> None:
     print(f"etcd grows by {one.bytes / one.tasks:.0f} bytes per task until it compacts", flush=True)
 
 
-async def startup(contenders: list[Contender], sizes: list[int], calls: bool) -> None:
+def _sizes(text: str) -> dict[int, int]:
+    """Number of jobs -> rounds."""
+    parts = [part.partition("x") for part in text.split(",")]
+    return {int(jobs): int(rounds or 1) for jobs, _, rounds in parts}
+
+
+async def startup(contenders: list[Contender], sizes: dict[int, int], calls: bool) -> None:
     print(f"jobs of {WORKERS} pods on {NODES} kwok nodes, all on {os.cpu_count()} cores", end="; ")
     print("calls and objects without Events, leases and watches")
     print("cluster: CPU per job of everything but the operator; others: of the machine, what had nothing to do with it")
     print(HEAD)
     found: dict[str, list[Result]] = {one.name: [] for one in contenders}
-    for size in sizes:  # one after the other, so that whatever else the machine does meets all of them
-        for contender in contenders:
-            found[contender.name].append(await _measured(contender, size, calls))
+    for jobs, rounds in sizes.items():
+        # In turns, so that whatever else the machine does, or its host, meets all of them.
+        measured = [[await _measured(one, jobs, calls) for one in contenders] for _ in range(rounds)]
+        for number, contender in enumerate(contenders):
+            middle = median([results[number] for results in measured])
+            found[contender.name].append(middle)
+            if rounds > 1:
+                _print("median", middle)
     for results in found.values():
         if len(results) > 1:
             _print_growth(results[0], results[-1])
@@ -97,15 +109,20 @@ async def startup(contenders: list[Contender], sizes: list[int], calls: bool) ->
 
 async def _measured(contender: Contender, jobs: int, calls: bool) -> Result:
     one = await measure(contender, jobs)
-    print(
-        f"{one.contender:<22} {one.jobs:>5} {one.submitted:>8.1f} s {one.running:>7.1f} s {one.cpu_ms:>6.1f} ms "
-        f"{one.cluster_ms:>6.0f} ms {one.others:>7.0%} {one.memory_mb:>5.0f} MB {one.calls:>10.1f} {one.objects:>8.1f}",
-        flush=True,
-    )
+    _print("", one)
     if calls:
         for what, count in one.by_call.most_common():
             print(f"    {count / jobs:8.2f}  {what}")
     return one
+
+
+def _print(what: str, one: Result) -> None:
+    print(
+        f"{one.contender:<20} {one.jobs:>5} {what:>6} {one.submitted:>7.1f} s {one.running:>7.1f} s",
+        f"{one.cpu_ms:>6.1f} ms {one.cluster_ms:>6.0f} ms {one.others:>7.0%} {one.memory_mb:>5.0f} MB",
+        f"{one.calls:>10.1f} {one.objects:>8.1f}",
+        flush=True,
+    )
 
 
 def _print_growth(few: Result, many: Result) -> None:

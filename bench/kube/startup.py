@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import os
+import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,13 @@ class Result:
     calls: float
     objects: float
     by_call: Counter[str]
+
+
+def median(rounds: Sequence[Result]) -> Result:
+    """Number by number; the calls are those of the round that was in the middle."""
+    middle = sorted(rounds, key=lambda one: one.running)[len(rounds) // 2]
+    numbers = [field.name for field in fields(Result) if field.type is float]
+    return replace(middle, **{name: statistics.median(getattr(one, name) for one in rounds) for name in numbers})
 
 
 async def measure(contender: Contender, jobs: int) -> Result:
