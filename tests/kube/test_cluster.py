@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from tests.kube.cluster.build import MODULES
+from tests.kube.cluster.build import TOOLS
 from tests.kube.cluster.cluster import Cluster
 from tests.kube.cluster.kubectl import Kubectl, eventually
 from tests.kube.cluster.node import Node
@@ -20,7 +20,7 @@ def _ready(kubectl: Kubectl, node: Node) -> str:
 
 
 def test_every_part_is_of_the_pinned_version(own_cluster: Cluster) -> None:
-    pinned = next(module.version for module in MODULES if module.name == "kubernetes")
+    pinned = next(tool.version for tool in TOOLS if tool.name == "kubernetes")
     server = json.loads(own_cluster.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
     kubelets = {each["status"]["nodeInfo"]["kubeletVersion"] for each in own_cluster.kubectl.get("nodes")["items"]}
     assert {server} | kubelets == {pinned}

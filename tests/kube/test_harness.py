@@ -15,7 +15,7 @@ import yaml
 from cryptography import x509
 
 from tests.kube.cluster import packages, tiny_image
-from tests.kube.cluster.build import BINARIES, MODULES, BuildError, binary
+from tests.kube.cluster.build import BINARIES, TOOLS, BuildError, binary
 from tests.kube.cluster.cache import cache_root, fingerprint, locked
 from tests.kube.cluster.credentials import Credentials
 from tests.kube.cluster.kubectl import eventually
@@ -129,16 +129,16 @@ def test_a_fingerprint_follows_every_byte_and_name(tmp_path: Path) -> None:
 
 def test_every_build_is_pinned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("EDL_CACHE", str(tmp_path))
-    assert {module.name: module.version for module in MODULES} == {
-        "etcd": "v3.6.5",
+    assert {tool.name: tool.version for tool in TOOLS} == {
+        "etcd": "v3.6.8",
         "etcd-v2": "v3.5.35",
         "kubernetes": "v1.36.3",
         "coredns": "v1.14.7",
-        "helm": "v3.22.0",
+        "helm": "v3.21.4",
         "kwok": "v0.8.0",
         "training-operator": "v1.9.3",
     }
-    assert len({module.output for module in MODULES}) == len(MODULES)
+    assert len({tool.output for tool in TOOLS}) == len(TOOLS)
     for name in BINARIES:
         with pytest.raises(BuildError, match=f"{name} is not built yet"):
             binary(name)

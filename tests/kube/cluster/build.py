@@ -1,4 +1,4 @@
-"""Builds the pinned binaries once: modules below `go/` pin the versions, the cache holds the binaries.
+"""Builds the pinned binaries once: Go modules below `go/` pin the versions, the cache holds the binaries.
 
 A binary appears under its final name only when it is complete, so an interrupted build resumes where it was; Go's own
 build cache keeps what was compiled. Changing a module's files changes the directory of its binaries.
@@ -23,51 +23,60 @@ class BuildError(Exception):
 
 
 @dataclass(frozen=True)
-class Module:
-    """One Go module of ours and the binaries that come out of it."""
+class Tool:
+    """A requirement of one of our Go modules, and the binaries that come out of it."""
 
     name: str
+    module: str
     requirement: str
     binaries: dict[str, str]
     version_variables: tuple[str, ...] = ()
 
     @property
+    def directory(self) -> Path:
+        return GO / self.module
+
+    @property
     def version(self) -> str:
-        found = re.search(rf"^\s*(?:require )?{re.escape(self.requirement)} (v\S+)", self._path("go.mod"), re.MULTILINE)
-        assert found, f"{self.requirement} is not required in go/{self.name}/go.mod"
+        required = (self.directory / "go.mod").read_text()
+        found = re.search(rf"^\s*(?:require )?{re.escape(self.requirement)} (v\S+)", required, re.MULTILINE)
+        assert found, f"{self.requirement} is not required in go/{self.module}/go.mod"
         return found[1]
 
     @property
     def output(self) -> Path:
-        return cache_root() / "tools" / f"{self.name}-{self.version}-{fingerprint(GO / self.name, self.link_flags)}"
+        return cache_root() / "tools" / f"{self.name}-{self.version}-{fingerprint(self.directory, self.link_flags)}"
 
     @property
     def link_flags(self) -> str:
         return " ".join(["-s -w", *(f"-X {variable}={self.version}" for variable in self.version_variables)])
 
-    def _path(self, file: str) -> str:
-        return (GO / self.name / file).read_text()
-
 
 _KUBERNETES = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
-_PEER = "github.com/kubeflow/training-operator"
-MODULES = (
-    Module("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "."}),
-    Module("etcd-v2", "go.etcd.io/etcd/server/v3", {"etcd-v2": "."}),
-    Module(
+_CLUSTER = "cluster"
+_ETCD, _PEER = "go.etcd.io/etcd/server/v3", "github.com/kubeflow/training-operator"
+TOOLS = (
+    Tool("etcd", _CLUSTER, _ETCD, {"etcd": "./etcd"}),
+    Tool(
         "kubernetes",
+        _CLUSTER,
         "k8s.io/kubernetes",
         {name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES},
         ("k8s.io/component-base/version.gitVersion", "k8s.io/client-go/pkg/version.gitVersion"),
     ),
-    Module("coredns", "github.com/coredns/coredns", {"coredns": "."}),
-    Module(
-        "helm", "helm.sh/helm/v3", {"helm": "helm.sh/helm/v3/cmd/helm"}, ("helm.sh/helm/v3/internal/version.version",)
+    Tool("coredns", _CLUSTER, "github.com/coredns/coredns", {"coredns": "./coredns"}),
+    Tool(
+        "helm",
+        _CLUSTER,
+        "helm.sh/helm/v3",
+        {"helm": "helm.sh/helm/v3/cmd/helm"},
+        ("helm.sh/helm/v3/internal/version.version",),
     ),
-    Module("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
-    Module("training-operator", _PEER, {"training-operator": f"{_PEER}/cmd/training-operator.v1"}),
+    Tool("kwok", _CLUSTER, "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
+    Tool("etcd-v2", "etcd-v2", _ETCD, {"etcd-v2": "."}),
+    Tool("training-operator", "training-operator", _PEER, {"training-operator": f"{_PEER}/cmd/training-operator.v1"}),
 )
-BINARIES = {binary: module for module in MODULES for binary in module.binaries}
+BINARIES = {binary: tool for tool in TOOLS for binary in tool.binaries}
 
 
 def binary(name: str) -> Path:
@@ -80,11 +89,9 @@ def binary(name: str) -> Path:
 
 def sources(name: str) -> Path:
     """The sources of the module that a binary is built from, for the manifests that come with them."""
-    module = BINARIES[name]
-    command = [_go(), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module.requirement]
-    return Path(
-        subprocess.run(command, cwd=GO / module.name, capture_output=True, text=True, check=True).stdout.strip()
-    )
+    tool = BINARIES[name]
+    command = [_go(), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", tool.requirement]
+    return Path(subprocess.run(command, cwd=tool.directory, capture_output=True, text=True, check=True).stdout.strip())
 
 
 def build(*names: str) -> None:
@@ -107,22 +114,22 @@ def _go() -> str:
     raise BuildError("needs Go 1.21 or newer (it fetches the version that go.mod asks for): https://go.dev/doc/install")
 
 
-def _build_one(module: Module, name: str, target: Path) -> None:
+def _build_one(tool: Tool, name: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(".unfinished")
-    command = ["nice", _go(), "build", "-v", "-mod=readonly", "-trimpath", "-ldflags", module.link_flags]
+    command = ["nice", _go(), "build", "-v", "-mod=readonly", "-trimpath", "-ldflags", tool.link_flags]
     started = time.monotonic()
-    print(f"building {name} {module.version}", flush=True)
+    print(f"building {name} {tool.version}", flush=True)
     with subprocess.Popen(
-        [*command, "-o", str(unfinished), module.binaries[name]],
-        cwd=GO / module.name,
+        [*command, "-o", str(unfinished), tool.binaries[name]],
+        cwd=tool.directory,
         env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"},
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
         output = _report(process, name, started)
     if process.returncode:
-        raise BuildError(f"{name} {module.version} does not build:\n" + "\n".join(output[-30:]))
+        raise BuildError(f"{name} {tool.version} does not build:\n" + "\n".join(output[-30:]))
     unfinished.rename(target)
     print(f"  built {name} in {time.monotonic() - started:.0f} s", flush=True)
 
