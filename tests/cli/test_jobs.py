@@ -1,7 +1,7 @@
 """The job commands as users meet them, against an API server on which nothing happens by itself."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -269,19 +269,25 @@ def test_scale_asks_for_a_size_within_the_range(tidy: Cluster, capsys: Output) -
     assert job(tidy, "a")["metadata"]["annotations"] == {"edl.dev/pin": "true"}
 
 
-def test_a_size_is_pinned_only_after_it_was_asked_for(tidy: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other way round a plan in between would pin the size of before, and stop what is beyond it."""
-    make(tidy, TRAINING, training_job("a"))
-    parts: list[object] = []
+@pytest.mark.parametrize(("kind", "make_job"), [(TRAINING, training_job), (PYTORCH, pytorch_job)])
+def test_a_size_is_asked_for_and_pinned_in_one_call(
+    kind: Resource, make_job: Callable[[str], Data], tidy: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan between two calls would pin the size of before, or grow a job that is to be shrunk again."""
+    make(tidy, kind, make_job("a"))
+    asked: list[Data] = []
     patch = Client.patch
 
     async def recorded(*words: Any, **more: Any) -> Any:
-        parts.append(more.get("subresource"))
+        asked.append(words[3])
         return await patch(*words, **more)
 
     monkeypatch.setattr(Client, "patch", recorded)
-    assert tidy.edl("scale", "a", "4", "--pin") == 0
-    assert parts == ["scale", None]
+    assert tidy.edl("scale", "a", "2", "--pin") == 0
+    [change] = asked
+    assert change["metadata"] == {"annotations": {"edl.dev/pin": "true"}}
+    lead = change["spec"].get("trainer") or change["spec"]["replicaSpecs"]["Worker"]
+    assert lead == {"replicas": 2}
 
 
 def test_pause_and_resume(tidy: Cluster, capsys: Output) -> None:

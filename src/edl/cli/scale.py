@@ -1,7 +1,7 @@
 """`edl scale`: ask for a size, as `kubectl scale` does. The scheduler goes on from there unless the job is pinned."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .connect import add_cluster_options, with_cluster
 from .jobs import Summary, find_job, resource_of
@@ -26,14 +26,23 @@ async def _scale(client: "Client", namespace: str, options: argparse.Namespace) 
     job = await find_job(client, namespace, options.job)
     check(job, options.size)
     resource = resource_of(job.kind)
-    size = {"spec": {"replicas": options.size}}
-    await client.patch(resource, job.name, size, namespace=namespace, subresource="scale")
-    if options.pin:  # not before: a plan in between would pin, and shrink the job to, the size asked for until now
-        pin = {"metadata": {"annotations": {"edl.dev/pin": "true"}}}
-        await client.patch(resource, job.name, pin, namespace=namespace)
+    if options.pin:
+        await client.patch(resource, job.name, _pinned(job, options.size), namespace=namespace)
+    else:
+        size = {"spec": {"replicas": options.size}}
+        await client.patch(resource, job.name, size, namespace=namespace, subresource="scale")
     then = "and pinned there" if options.pin else "the scheduler goes on from there (--pin holds it)"
     print(f"{job.label}: size {options.size} asked for; {then}")
     return 0
+
+
+def _pinned(job: Summary, size: int) -> dict[str, Any]:
+    """Both at once: a plan between the two would hold the job at another size, or give it one to take back."""
+    assert job.kind.scale is not None
+    asked: Any = size
+    for name in reversed(job.kind.scale.spec.strip(".").split(".")):
+        asked = {name: asked}
+    return {"metadata": {"annotations": {"edl.dev/pin": "true"}}, **asked}
 
 
 def check(job: Summary, size: int) -> None:
