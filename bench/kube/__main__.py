@@ -8,6 +8,8 @@ growth: what etcd grows by per task while fifty jobs use the job service.
 import argparse
 import asyncio
 import os
+import signal
+import sys
 import time
 
 from bench.kube.aims import SECONDS_OF_A_PLAN, compared
@@ -45,10 +47,17 @@ def main() -> None:
     unknown = set(options.parts) - set(PARTS)
     if unknown:
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
-    asyncio.run(measure_all(options))
+    try:
+        asyncio.run(measure_all(options))
+    except asyncio.CancelledError:
+        sys.exit("terminated")
 
 
 async def measure_all(options: argparse.Namespace) -> None:
+    """SIGTERM ends it in good order, as Ctrl-C does: whatever is measured on is a cluster that must not stay behind."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     parts = options.parts or PARTS
     if "startup" in parts:
         contenders = [CONTENDERS[name] for name in options.contenders.split(",")]
