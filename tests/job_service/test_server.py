@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import pytest
-from aiohttp import ClientResponse
+from aiohttp import ClientResponse, ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
@@ -230,6 +230,29 @@ async def test_retiring_ends_a_wait(world: World, client: Client) -> None:
     await asyncio.sleep(0.05)
     world.service.retire()
     assert (await asyncio.wait_for(waiting, 10)).status == 503
+
+
+async def test_a_connection_to_a_former_leader_is_not_used_again(world: World) -> None:
+    """It may live on as a standby; a client that keeps its connection would be told 503 for ever."""
+    headers, path = {"Authorization": "Bearer secret"}, "/v1/jobs/ns/j/job"
+    former = web.AppRunner(world.service.app())
+    await former.setup()
+    site = web.TCPSite(former, "127.0.0.1", 0)
+    await site.start()
+    host, port = former.addresses[0][:2]
+    world.service.lead()
+    async with ClientSession(f"http://{host}:{port}", headers=headers) as session:
+        assert (await session.get(path)).status == 200
+        await site.stop()  # what is connected stays connected
+        world.service.retire()
+        world.service = world.new_service()
+        world.service.lead()
+        leader = await world.service.serve(host, port)
+        async with session.get(path) as refused:
+            assert (refused.status, (await refused.json())["code"]) == (503, "not-leading")
+        assert (await session.get(path)).status == 200
+    await leader.cleanup()
+    await former.cleanup()
 
 
 async def test_a_job_made_again_under_its_name_starts_empty(world: World, client: Client) -> None:

@@ -157,8 +157,10 @@ class ServicePart:
         settings, tls = self._settings, self._tls
         known = self._identity.port if settings.port == 0 else 0
         if known:
-            with contextlib.suppress(OSError):
+            try:
                 return await self.service.serve(settings.host, known, tls)
+            except OSError as error:
+                log.warning("port %d, where running pods look for the job service, cannot be had: %s", known, error)
         return await self.service.serve(settings.host, settings.port, tls)
 
     @contextlib.asynccontextmanager

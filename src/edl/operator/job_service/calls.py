@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from .state import LIMIT, Change, Fence, JobState, RefusedError, check
+from .state import LIMIT, Change, Fence, JobState, NotLeadingError, RefusedError, check
 from .store import UnavailableError
 
 MAX_WAIT = 30.0
@@ -72,7 +72,10 @@ async def answer_refusals(
     except RefusedError as refused:
         retry = refused.detail.get("retry_after")
         body = {"error": refused.words, "code": refused.code, **refused.detail}
-        return answer(body, refused.status, {"Retry-After": str(retry)} if retry else None)
+        response = answer(body, refused.status, {"Retry-After": str(retry)} if retry else None)
+        if isinstance(refused, NotLeadingError):
+            response.force_close()  # on this connection it would come to us again, whoever leads by now
+        return response
     except UnavailableError as error:
         return answer({"error": f"the job's state cannot be read: {error}", "code": "unavailable"}, 503)
     except web.HTTPRequestEntityTooLarge:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from .record import JobRecord
-from .state import Change, JobState, RefusedError
+from .state import Change, JobState, NotLeadingError, RefusedError
 from .store import ConflictError, Store, Stored, UnavailableError
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class DurableState:
         """
         await self.load()
         if self._closed:
-            raise RefusedError(503, "not-leading", RETIRED, retry_after=1)
+            raise NotLeadingError(RETIRED)
         if len(self._waiting) >= MAX_WAITING:
             raise RefusedError(429, "busy", "too many writes of this job wait for their turn", retry_after=1)
         staged, result = change(self._staged)

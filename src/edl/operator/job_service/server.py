@@ -20,7 +20,7 @@ from .desk import Desk, DeskCalls, NoDesk
 from .durable import INTERVAL, Clock, DurableState, Sleep, Turns
 from .record import JobRecord, Jobs, Progress
 from .session import Session
-from .state import LIMIT, Fence, RefusedError
+from .state import LIMIT, Fence, NotLeadingError, RefusedError
 from .store import Store
 
 LOOK = 5.0  # how often a waiting call looks at the record again, should nobody have said that it changed
@@ -132,7 +132,7 @@ class JobService:
     async def _session(self, request: web.Request) -> Session:
         """The session of the job that the call's token opens."""
         if self._led_since is None:
-            raise RefusedError(503, "not-leading", "this replica does not lead", retry_after=1)
+            raise NotLeadingError("this replica does not lead")
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         records = self._jobs(namespace, name)
         if not records:

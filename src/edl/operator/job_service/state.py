@@ -72,6 +72,13 @@ class RefusedError(Exception):
         self.status, self.code, self.words, self.detail = status, code, words, detail
 
 
+class NotLeadingError(RefusedError):
+    """Another replica leads, or will: ask again."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(503, "not-leading", words, retry_after=1)
+
+
 Change = Callable[[JobState], tuple[JobState, int]]
 
 
