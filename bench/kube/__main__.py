@@ -25,6 +25,7 @@ COLUMNS = (
     ("", 6),
     ("submitted", 9),
     ("running", 9),
+    ("settled", 9),
     ("CPU/job", 9),
     ("cluster", 9),
     ("others", 7),
@@ -127,7 +128,8 @@ async def _measured(contender: Contender, jobs: int, calls: bool) -> Result:
 
 def _print(what: str, one: Result) -> None:
     print(
-        f"{one.contender:<20} {one.jobs:>5} {what:>6} {one.submitted:>7.1f} s {one.running:>7.1f} s",
+        f"{one.contender:<20} {one.jobs:>5} {what:>6}",
+        f"{one.submitted:>7.1f} s {one.running:>7.1f} s {one.settled:>7.1f} s",
         f"{one.cpu_ms:>6.1f} ms {one.cluster_ms:>6.0f} ms {one.others:>7.0%} {one.memory_mb:>5.0f} MB",
         f"{one.calls:>10.1f} {one.objects:>8.1f}",
         flush=True,

@@ -19,7 +19,6 @@ from bench.kube.stage import Stage
 from tests.kube.cluster.build import binary, build, sources
 
 from edl.kube.client import Client
-from edl.kube.errors import ApiError
 from edl.kube.resource import Resource
 from edl.operator.resources import CRDS, NAMESPACES, SECRETS
 
@@ -72,7 +71,6 @@ async def peer_operator(stage: Stage) -> AsyncIterator[psutil.Process]:
         process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
     try:
         await _bring_certificates(stage.client)
-        await _until_working(stage.client)
         yield psutil.Process(process.pid)
     finally:
         if process.returncode is None:
@@ -102,27 +100,6 @@ def _write_certificates(files: dict[str, bytes]) -> None:
     CERTIFICATES.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (CERTIFICATES / name).write_bytes(content)
-
-
-async def _until_working(client: Client) -> None:
-    """A job that it has said something about proves that its controller runs."""
-    await _created(client, pytorch_job("first", 1))
-    while not (await client.get(PYTORCH_JOBS, "first", namespace="default")).get("status"):
-        await asyncio.sleep(0.2)
-    await client.delete(PYTORCH_JOBS, "first", namespace="default")
-    await asyncio.sleep(2.0)
-
-
-async def _created(client: Client, body: dict[str, Any]) -> None:
-    while True:
-        try:
-            await client.create(PYTORCH_JOBS, body, namespace="default")
-        except ApiError as error:
-            if not error.is_not_found:  # its kind is being registered
-                raise
-            await asyncio.sleep(0.2)
-        else:
-            return
 
 
 def _free_port() -> int:

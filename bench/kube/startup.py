@@ -19,13 +19,15 @@ from bench.kube.stage import Stage, calls_since, staged
 
 from edl.api.meta import ObjectMeta
 from edl.kube.client import Client
+from edl.kube.errors import ApiError
 from edl.kube.informer import Informer
 from edl.operator.resources import PODS
 
 NODES, NODE = 200, {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8"}
 AT_ONCE = 16
-SETTLE = 3.0
-"""After the last pod runs: what is still to be written about it is part of the cost."""
+REST = 2.0
+QUIET, QUIET_FOR = 0.3, 3
+"""Cores in use, and for how many seconds no more than these: then nothing is left to be written about the jobs."""
 
 
 class Phase(msgspec.Struct, frozen=True):
@@ -51,6 +53,7 @@ class Result:
     jobs: int
     submitted: float
     running: float
+    settled: float
     cpu_ms: float
     cluster_ms: float
     others: float
@@ -74,6 +77,7 @@ async def measure(contender: Contender, jobs: int) -> Result:
             contender.operator(stage) as process,
             _watching(stage.client) as pods,
         ):
+            await _warm_up(stage.client, contender)
             return await _race(stage, contender, jobs, process, pods)
 
 
@@ -89,6 +93,27 @@ async def _watching(client: Client) -> AsyncIterator[Informer[PodSeen]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
+async def _warm_up(client: Client, contender: Contender) -> None:
+    """A job that it has said something about proves that it works; then both it and the cluster come to rest."""
+    await _created(client, contender, "first")
+    while not (await client.get(contender.resource, "first", namespace="default")).get("status"):
+        await asyncio.sleep(0.2)
+    await client.delete(contender.resource, "first", namespace="default")
+    await asyncio.sleep(REST)
+
+
+async def _created(client: Client, contender: Contender, name: str) -> None:
+    while True:
+        try:
+            await client.create(contender.resource, contender.job(name, 1), namespace="default")
+        except ApiError as error:
+            if not error.is_not_found:  # its kind is being registered
+                raise
+            await asyncio.sleep(0.2)
+        else:
+            return
+
+
 async def _race(
     stage: Stage, contender: Contender, jobs: int, process: psutil.Process, pods: Informer[PodSeen]
 ) -> Result:
@@ -98,7 +123,8 @@ async def _race(
     while sum(pod.status.phase == "Running" for pod in pods.all()) < jobs * WORKERS:
         await asyncio.sleep(0.1)
     running = time.monotonic() - started
-    await asyncio.sleep(SETTLE)
+    await _until_quiet(process)
+    settled = time.monotonic() - started - QUIET_FOR
     used = Used.by(process).since(before)
     calls = _counted(calls_since(stage.audit_log, offset, contender.agent))
     return Result(
@@ -106,14 +132,25 @@ async def _race(
         jobs=jobs,
         submitted=submitted,
         running=running,
+        settled=settled,
         cpu_ms=used.operator * 1000 / jobs,
         cluster_ms=used.cluster * 1000 / jobs,
-        others=used.others / ((os.cpu_count() or 1) * (running + SETTLE)),
+        others=used.others / ((os.cpu_count() or 1) * (settled + QUIET_FOR)),
         memory_mb=_peak(process),
         calls=calls.total() / jobs,
         objects=sum(count for what, count in calls.items() if what.startswith("create ")) / jobs,
         by_call=calls,
     )
+
+
+async def _until_quiet(process: psutil.Process) -> None:
+    """What is written about the jobs after their last pod runs is part of the cost, however late it is."""
+    quiet = 0
+    while quiet < QUIET_FOR:
+        before = Used.by(process)
+        await asyncio.sleep(1.0)
+        used = Used.by(process).since(before)
+        quiet = quiet + 1 if used.operator + used.cluster <= QUIET else 0
 
 
 async def _submit(client: Client, contender: Contender, jobs: int) -> None:
