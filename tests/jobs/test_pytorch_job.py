@@ -434,15 +434,25 @@ def test_a_big_job_does_not_drown_its_own_events() -> None:
     world = PytorchWorld(elastic(2, 30, 30))
     world.granted(30)
     deeds = world.look().deeds
-    assert [one.reason for one in deeds] == ["SuccessfulCreatePod", "SuccessfulCreateService"]
+    assert [one.reason for one in deeds] == ["SuccessfulCreatePod"]
     assert deeds[0].message.endswith("and 25 more")
     world.granted(2)
-    assert [one.message for one in world.look().deeds] == [
-        "Created pod: j-worker-0",
-        "Created pod: j-worker-1",
-        "Created service: j-worker-0",
-        "Created service: j-worker-1",
-    ]
+    assert [one.message for one in world.look().deeds] == ["Created pod: j-worker-0", "Created pod: j-worker-1"]
+
+
+def test_a_service_is_made_when_a_node_has_begun_with_its_pod() -> None:
+    """Before that it would lead nowhere. An init container that waits for names runs by then."""
+    world = PytorchWorld()
+    world.granted(2)
+    world.settle()
+    assert (world.names("Pod"), world.names("Service")) == (["j-worker-0", "j-worker-1"], [])
+    world.set_status("j-worker-1", "Pending", {"waiting": {"reason": "PodInitializing"}})
+    assert [one.message for one in world.look().deeds] == ["Created service: j-worker-1"]
+    world.settle()
+    assert world.names("Service") == ["j-worker-1"]
+    world.run("j-worker-0")
+    world.settle()
+    assert world.names("Service") == ["j-worker-0", "j-worker-1"]
 
 
 def test_trouble_with_a_pod_is_told_at_once_and_its_words_only_now_and_then() -> None:

@@ -20,10 +20,14 @@ def elastic(story: Story) -> Elastic:
 async def test_a_job_runs_and_succeeds_as_the_design_draws_it(elastic: Elastic) -> None:
     told = 'test "$JOB_ID $MIN_SIZE $MAX_SIZE $SIZE" = "j 2 3 2" && test "$PET_NNODES" = 2:3'
     meets = 'test "$PET_RDZV_BACKEND" = edl && test -n "$PET_RDZV_ENDPOINT$PET_RDZV_ID" && test -n "$PET_LOCAL_ADDR"'
-    await elastic.submit(f"{told} && {meets} && sleep 2", 2, 3)
+    await elastic.submit(f"{told} && {meets} && sleep 3", 2, 3)
     names = await elastic.until_running(3)
     assert names == ["j-worker-0", "j-worker-1", "j-worker-2"]
-    assert await elastic.services() == names
+
+    async def named() -> bool:
+        return await elastic.services() == names
+
+    await elastic.until(named, "every worker has its Service")
     service = await elastic.client.get(SERVICES, "j-worker-1", namespace=elastic.namespace)
     labels = (await elastic.pod("j-worker-1"))["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()

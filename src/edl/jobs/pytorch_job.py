@@ -175,7 +175,8 @@ class PytorchLook:
         return intents + [Create(Pod.KIND, new.name, self._children.pod(new, self._owner)) for new in plan.create]
 
     def _reconcile(self, plan: PodSetPlan) -> tuple[list[Intent], list[Refusal]]:
-        """A Service for every slot that the job has. A name that is not ours is told of, and no reason to stop."""
+        """A Service for every slot that the job has, from its first pod on. A name that is not ours is told of, and no
+        reason to stop."""
         attempts = self._slots(plan)
         intents: list[Intent] = []
         blocked: list[Refusal] = []
@@ -183,6 +184,8 @@ class PytorchLook:
             child = self._children.service(index, attempt)
             seen = self._observed.objects.get((child.kind, child.name))
             stands = standing(seen, self._owner, self._view.uid)
+            if stands == "absent" and not (index in plan.holders and plan.holders[index].accepted):
+                continue  # it would lead nowhere, and the cluster would look through all pods for it once more
             if stands in ("absent", "orphan"):
                 intents += reconcile_child(child, seen, self._owner, self._view.uid, None)
             elif stands == "ours" and isinstance(seen, Service):

@@ -60,6 +60,8 @@ class SlotPod(msgspec.Struct, frozen=True, gc=False):
     """It should have been gone by now: its node does not answer."""
     ready: bool = False
     node: str = ""
+    accepted: bool = False
+    """Its node has begun with it."""
     created: float = 0.0
     started: float | None = None
     """When its container began to run (the last time it did)."""
@@ -141,6 +143,7 @@ def read(pod: Pod, now: float, *, index: int = -1, attempt: int = 0) -> SlotPod:
         overdue=leaves_by is not None and now > leaves_by + OVERDUE_AFTER,
         ready=ready is not None and ready.status == "True",
         node=pod.spec.node_name,
+        accepted=pod.status.start_time is not None,
         created=_time(pod.metadata.creation_timestamp) or now,
         started=started,
         ended=_time(ended.finished_at) if ended is not None else None,

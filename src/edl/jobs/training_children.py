@@ -45,13 +45,18 @@ class TrainingChildren:
         self._token, self._ca = token, ca
         self._templates: dict[str, Data] = {}
 
-    def wanted(self, sizes: Mapping[str, int]) -> list[Child]:
-        """In the order of making. A role at 0 keeps its objects: they cost nothing and hold its place."""
+    def wanted(self, sizes: Mapping[str, int], *, trainers: bool) -> list[Child]:
+        """In the order of making. A role at 0 keeps its objects: they cost nothing and hold its place.
+
+        `trainers`: there are some already. The others are looked for by name from the start, trainers by nobody, and
+        for a Service the cluster looks through all pods of the namespace whenever one that it leads to changes.
+        """
         children: list[Child] = []
         for role in self._view.roles:
-            children.append(self._service(role))
+            if role.name != TRAINER:
+                children.append(self._service(role))
             children.append(self._workload(role, sizes.get(role.name, 0)))
-        return children
+        return [*children, self._service(self._view.lead)] if trainers else children
 
     def name(self, role: str) -> str:
         return f"{self._view.name}-{role}"

@@ -163,7 +163,8 @@ class TrainingLook:
     def _reconcile_children(self, sizes: dict[str, int]) -> tuple[list[Intent], Refusal | None]:
         """In order, and no further than a name that is not ours: a job without its master is no job."""
         taken = {(one.kind, one.name) for one in waiting(self._observed, self._now) if one.foreign}
-        children = [*self._children.secrets(), *self._children.wanted(sizes)]
+        trainers = any(pod.accepted for pod in self._sight.slots)
+        children = [*self._children.secrets(), *self._children.wanted(sizes, trainers=trainers)]
         intents: list[Intent] = []
         idle = not any(sizes.values())
         for child in children:
