@@ -29,7 +29,10 @@ print("started", flush=True)
 time.sleep(600)
 """
 SESSION = """
-import time, pytest
+import signal, time, pytest
+
+# A shell that starts a program in the background has it ignore interrupts, and all that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def test_waits(api):
     print("started", flush=True)
