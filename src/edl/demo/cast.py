@@ -33,7 +33,7 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 SLOW = Pace()
-QUICK = Pace(cores=2, regression_passes=8, clicks_passes=3, chunks=40, seconds_per_task=0.3, scene=0.2)
+QUICK = Pace(cores=2, regression_passes=8, clicks_passes=5, chunks=40, seconds_per_task=0.3, scene=0.2)
 
 
 def examples() -> Path | None:

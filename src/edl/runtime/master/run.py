@@ -6,7 +6,6 @@ done it stays, so that trainers which start late are told so; the operator ends 
 
 import logging
 import os
-import signal
 import threading
 import time
 import uuid
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from ..environment import MASTER_PORT, Environment
 from ..rpc import Server, listen
 from ..service import Service, ServiceClient, patiently
+from ..signals import when_asked_to_go
 from ..wire import split_address
 from . import watch
 from .board import Board
@@ -32,8 +32,7 @@ def run(env: Environment) -> int:
     """Serves until a signal, or until another master takes over; returns the exit code."""
     env.require("namespace", "job", "token", "service_url")
     over = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
+    when_asked_to_go(over.set)
     service = ServiceClient(env.service_url, env.namespace, env.job, env.token, ca=env.service_ca)
     master = Master(env, service, on_fenced=lambda _: over.set())
     while not over.wait(0.5):

@@ -6,7 +6,6 @@ until its grace is over.
 """
 
 import logging
-import signal
 import threading
 import time
 import uuid
@@ -15,6 +14,7 @@ from .. import usage
 from ..environment import Environment
 from ..rpc import Server, listen
 from ..service import ServiceClient, ServiceDownError, ServiceRefusalError, Slot, patiently
+from ..signals import when_asked_to_go
 from .server import ParameterServer
 
 log = logging.getLogger(__name__)
@@ -37,8 +37,7 @@ def run(env: Environment, *, grace: float = GRACE) -> int:
     server = Server(parameters, env.token, listener)
     server.start()
     leaving = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: leaving.set())
+    when_asked_to_go(leaving.set)
     holder, role = f"{env.pod}/{uuid.uuid4().hex[:12]}", env.role or ROLE
     watch = _Watch(service, parameters, holder, env.address_of(listener), env.index, role)
     threading.Thread(target=watch.run, name="watch", daemon=True).start()

@@ -5,7 +5,6 @@ asked to go (143). Killed at any moment, the next one goes on from what is in th
 """
 
 import logging
-import signal
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from edl.brain.policy.settings import DEFAULTS, Settings
 from ..environment import Environment, SettingError
 from ..master.run import Master
 from ..service import ServiceClient, ServiceDownError, ServiceRefusalError, patiently
+from ..signals import when_asked_to_go
 from .advisor import Advisor
 from .names import RenamedService
 from .planner import Planner
@@ -38,12 +38,11 @@ def run(env: Environment) -> int:
     over = threading.Event()
     asked = threading.Event()
 
-    def ask(*_: object) -> None:
+    def ask() -> None:
         asked.set()
         over.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ask)
+    when_asked_to_go(ask)
     trainer = TrainerProcess(env, over)
     try:
         outcome = trainer.work()

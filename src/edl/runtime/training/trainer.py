@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import FrameType, TracebackType
+from types import TracebackType
 
 import numpy as np
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from ..environment import Environment
 from ..master.messages import Assignment, Get, Hello
 from ..model import Dense, Model, Optimizer, Rows
 from ..service import ServiceClient
+from ..signals import once
 from .courier import Courier, OnDone
 from .link import Locator, MasterLink
 from .local import LocalJob
@@ -87,7 +88,7 @@ class Trainer:
     def __enter__(self) -> "Trainer":
         if threading.current_thread() is threading.main_thread():
             threading.Thread(target=self._end_of_grace, name="grace", daemon=True).start()
-            self._handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, self._asked_to_go)}
+            self._handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, once(self._asked_to_go))}
         if self._service is not None:
             usage.tell_always(self._service, self._env.pod, self._env.usage_seconds, over=self._closed)
         try:
@@ -207,7 +208,7 @@ class Trainer:
             log.warning("some finished tasks were not acknowledged in time; others will do them again")
         raise SystemExit(LEFT)
 
-    def _asked_to_go(self, number: int, frame: FrameType | None) -> None:
+    def _asked_to_go(self) -> None:
         """Runs between any two steps of the main thread, so it only takes note."""
         self._leaving = self._leaving or time.monotonic()
         self._asked.set()
