@@ -436,6 +436,16 @@ def test_a_big_job_does_not_drown_its_own_events() -> None:
     deeds = world.look().deeds
     assert [one.reason for one in deeds] == ["SuccessfulCreatePod"]
     assert deeds[0].message.endswith("and 25 more")
+    world.settle()
+    for name in world.names("Pod"):
+        world.run(name)
+    deeds = world.look().deeds
+    assert [one.reason for one in deeds] == ["SuccessfulCreateService"]
+    assert deeds[0].message.endswith("and 25 more")
+
+
+def test_a_few_have_an_event_each() -> None:
+    world = PytorchWorld(elastic(2, 30, 30))
     world.granted(2)
     assert [one.message for one in world.look().deeds] == ["Created pod: j-worker-0", "Created pod: j-worker-1"]
 

@@ -24,7 +24,7 @@ raise SystemExit(0 if asked.is_set() else 1)
 
 @pytest.mark.parametrize("turn", range(5))
 def test_many_requests_at_once_are_one(turn: int) -> None:
-    """With a handler that sets the event each time, about every third turn hangs."""
+    """With a handler that sets the event itself, about every third turn hangs."""
     process = subprocess.Popen([sys.executable, "-c", ASKED], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"

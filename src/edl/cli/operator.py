@@ -77,7 +77,7 @@ def _service_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    import uvloop  # calls over TLS are most of its work, and cost a seventh less
+    import uvloop  # calls over TLS are most of its work, and cost less on it
 
     from edl.cli.main import CommandError
     from edl.kube.errors import KubeError

@@ -1,28 +1,24 @@
-"""What a process does when it is asked to go: once, however often it is asked.
+"""What a process does when it is asked to go.
 
-A handler may run in the middle of another one. If both wait for a lock of Python's, as `Event.set()` does, the second
-one waits for the first for ever, and with it every thread that waits for the event.
+A handler runs between any two steps of the main thread, also in the middle of another handler, or while that thread
+holds a lock of Python's: if it waits for the same lock, as `Event.set()` does, the process is stuck until it is killed.
+So a handler only puts into a SimpleQueue, which may be interrupted by itself, and a thread does what is to be done.
 """
 
 import signal
+import threading
 from collections.abc import Callable
-from types import FrameType
-
-Handler = Callable[[int, FrameType | None], None]
-
-
-def once(act: Callable[[], None]) -> Handler:
-    noted: list[bool] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if not noted:
-            noted.append(True)
-            act()
-
-    return handle
+from queue import SimpleQueue
 
 
 def when_asked_to_go(act: Callable[[], None]) -> None:
-    handler = once(act)
+    """Once, however often it is asked."""
+    asked: SimpleQueue[None] = SimpleQueue()
+
+    def wait() -> None:
+        asked.get()
+        act()
+
+    threading.Thread(target=wait, name="asked-to-go", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handler)
+        signal.signal(number, lambda *_: asked.put(None))

@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
+from queue import SimpleQueue
+from types import FrameType, TracebackType
 
 import numpy as np
 from msgspec.structs import replace
@@ -23,7 +24,6 @@ from ..environment import Environment
 from ..master.messages import Assignment, Get, Hello
 from ..model import Dense, Model, Optimizer, Rows
 from ..service import ServiceClient
-from ..signals import once
 from .courier import Courier, OnDone
 from .link import Locator, MasterLink
 from .local import LocalJob
@@ -82,13 +82,14 @@ class Trainer:
         self._courier = Courier(locator, self.number, self._env.pod, on_done)
         self._parameters: Parameters | None = None
         self._leaving: float | None = None  # since when
-        self._asked, self._closed = threading.Event(), threading.Event()
+        self._asked: SimpleQueue[None] = SimpleQueue()  # and no event: see `edl.runtime.signals`
+        self._closed = threading.Event()
         self._handlers: dict[int, object] = {}
 
     def __enter__(self) -> "Trainer":
         if threading.current_thread() is threading.main_thread():
             threading.Thread(target=self._end_of_grace, name="grace", daemon=True).start()
-            self._handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, once(self._asked_to_go))}
+            self._handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, self._asked_to_go)}
         if self._service is not None:
             usage.tell_always(self._service, self._env.pod, self._env.usage_seconds, over=self._closed)
         try:
@@ -208,14 +209,14 @@ class Trainer:
             log.warning("some finished tasks were not acknowledged in time; others will do them again")
         raise SystemExit(LEFT)
 
-    def _asked_to_go(self) -> None:
+    def _asked_to_go(self, number: int, frame: FrameType | None) -> None:
         """Runs between any two steps of the main thread, so it only takes note."""
         self._leaving = self._leaving or time.monotonic()
-        self._asked.set()
+        self._asked.put(None)
 
     def _end_of_grace(self) -> None:
         """When the grace is over and the loop is still busy, the task goes to somebody else."""
-        self._asked.wait()
+        self._asked.get()
         if self._closed.wait(self._grace):
             return
         task = self.current
@@ -235,7 +236,7 @@ class Trainer:
 
     def _close(self) -> None:
         self._closed.set()
-        self._asked.set()
+        self._asked.put(None)
         if self._parameters:
             self._parameters.close()
         self._courier.close()
