@@ -37,7 +37,8 @@ def operator_kubeconfig(admin: Path, target: Path) -> Path:
 
 
 def _uid(kubectl: Kubectl) -> str:
-    return kubectl("get", "serviceaccount", NAME, "--ignore-not-found", "-o", "jsonpath={.metadata.uid}")
+    found = kubectl.find("serviceaccounts", NAME)
+    return str(found["metadata"]["uid"]) if found else ""
 
 
 @functools.cache

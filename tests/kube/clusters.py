@@ -27,6 +27,7 @@ NODES = 2
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:edl-operator"
 _numbers = itertools.count(1)
 _failure = pytest.StashKey[Exception]()
+_images = pytest.StashKey[list[Path]]()
 # By the groups of tests which ask for their clusters only when they run.
 _ASKED_LATER = {"pods": ("image",), "stories": ("own_api",), "cluster": ("cluster",)}
 
@@ -57,29 +58,31 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     capture = session.config.pluginmanager.getplugin("capturemanager")
     try:
         with capture.global_and_fixture_disabled():
-            _provide(wanted)
+            session.config.stash[_images] = _provide(wanted)
     except (BuildError, ImageError, MissingError) as error:
         session.config.stash[_failure] = error
 
 
-def _provide(wanted: set[str]) -> None:
+def _provide(wanted: set[str]) -> list[Path]:
+    """The images that nodes must know."""
     own = existing_kubeconfig() is None
     if own and wanted & {"cluster", "own_cluster", "image"}:
         require_root()
         provide(nodes=True)
-        if "image" in wanted:
-            project_image()
-    elif own or "own_api" in wanted:
+        return [project_image()] if "image" in wanted else []
+    if own or "own_api" in wanted:
         provide(nodes=False)
     else:
         build("kubectl")
+    return []
 
 
 def _running(request: pytest.FixtureRequest, *, nodes: int) -> Iterator[Cluster]:
     if failure := request.config.stash.get(_failure, None):
         raise failure
     name = f"test-{os.getpid()}" if nodes else f"test-api-{os.getpid()}"
-    cluster = Cluster(name, nodes=nodes, watched=[OPERATOR])
+    images = request.config.stash.get(_images, [])
+    cluster = Cluster(name, nodes=nodes, watched=[OPERATOR], images=images)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
     atexit.register(cluster.stop)
@@ -112,8 +115,7 @@ def cluster(request: pytest.FixtureRequest) -> Kubectl:
 def image(request: pytest.FixtureRequest) -> str:
     """The name of the image that ships, known to every node of `cluster`."""
     if existing_kubeconfig() is None:
-        own: Cluster = request.getfixturevalue("own_cluster")
-        own.load_image(project_image())
+        request.getfixturevalue("own_cluster")  # which was started with it
     elif "EDL_IMAGE" not in os.environ:
         pytest.fail("a cluster of your own must be told where it finds the image: set EDL_IMAGE")
     return IMAGE
@@ -144,23 +146,28 @@ def _existing(request: pytest.FixtureRequest, kubeconfig: Path) -> Kubectl:
 @pytest.fixture
 def namespace(cluster: Kubectl) -> Iterator[Kubectl]:
     """kubectl in a fresh namespace of the cluster."""
-    yield from _fresh_namespace(cluster)
+    with _fresh_namespace(cluster, stays=False) as inside:
+        yield inside
 
 
 @pytest.fixture
 def api_namespace(api: Kubectl) -> Iterator[Kubectl]:
     """kubectl in a fresh namespace of the API server without nodes."""
-    yield from _fresh_namespace(api)
+    with _fresh_namespace(api, stays=existing_kubeconfig() is None) as inside:
+        yield inside
 
 
-def _fresh_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
+@contextlib.contextmanager
+def _fresh_namespace(kubectl: Kubectl, *, stays: bool) -> Iterator[Kubectl]:
+    """It may stay where nothing runs and all goes as a whole: to remove it the cluster asks for every kind there is."""
     name = f"edl-test-{os.getpid()}-{next(_numbers)}"
     kubectl("create", "namespace", name)
     inside = kubectl.within(name)
     try:
         # Without its service account no pod is admitted.
-        eventually(lambda: inside("get", "serviceaccount", "default"), within=20, what="the default service account")
+        eventually(lambda: inside.find("serviceaccounts", "default"), within=20, what="the default service account")
         yield inside
     finally:
-        with contextlib.suppress(KubectlError):
-            kubectl("delete", "namespace", name, "--wait=false")
+        if not stays:
+            with contextlib.suppress(KubectlError):
+                kubectl("delete", "namespace", name, "--wait=false")

@@ -51,7 +51,7 @@ def leader(kubectl: Kubectl) -> str:
 
 def operators(kubectl: Kubectl) -> dict[str, Manifest]:
     """The pods of the operators that are not on their way out, by name."""
-    found = kubectl.within(NAMESPACE).get("pods", "-l", "app.kubernetes.io/name=edl-operator")["items"]
+    found = kubectl.within(NAMESPACE).get("pods", labels="app.kubernetes.io/name=edl-operator")["items"]
     return {pod["metadata"]["name"]: pod for pod in found if "deletionTimestamp" not in pod["metadata"]}
 
 
@@ -134,7 +134,7 @@ def until_phase(kubectl: Kubectl, phase: str, name: str = "fit", within: float =
 
 def running_trainers(kubectl: Kubectl, name: str = "fit") -> dict[str, str]:
     """uid and start of every trainer that runs, by name: the same again means that nothing happened to it."""
-    pods = kubectl.get("pods", "-l", f"edl.dev/job={name},edl.dev/role=trainer")["items"]
+    pods = kubectl.get("pods", labels=f"edl.dev/job={name},edl.dev/role=trainer")["items"]
     return {
         pod["metadata"]["name"]: f"{pod['metadata']['uid']} {pod['status'].get('containerStatuses')}"
         for pod in pods

@@ -8,8 +8,11 @@ import sys
 from tests.kube.cluster.build import BuildError, build
 from tests.kube.cluster.buildah import ImageError
 from tests.kube.cluster.cluster import provide
+from tests.kube.cluster.disk import disk_with
 from tests.kube.cluster.kubectl import existing_kubeconfig
 from tests.kube.cluster.packages import MissingError, require_root
+from tests.kube.cluster.processes import StartError
+from tests.kube.cluster.tiny_image import tiny_image
 from tests.kube.image import project_image
 
 
@@ -20,14 +23,15 @@ def main() -> None:
     else:
         require_root()
         provide(nodes=True)
-        project_image()
+        disk_with([tiny_image()])
+        disk_with([tiny_image(), project_image()])
     build("helm", "kwok")
 
 
 if __name__ == "__main__":
     try:
         main()
-    except (BuildError, ImageError, MissingError) as error:
+    except (BuildError, ImageError, MissingError, StartError) as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit("interrupted: the same command carries on from here")

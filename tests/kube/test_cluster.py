@@ -2,13 +2,17 @@
 
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.kube.cluster.build import TOOLS
 from tests.kube.cluster.cluster import Cluster
+from tests.kube.cluster.disk import disk_with
 from tests.kube.cluster.kubectl import Kubectl, eventually
 from tests.kube.cluster.node import Node
+from tests.kube.cluster.processes import Processes
+from tests.kube.cluster.tiny_image import tiny_image
 from tests.kube.manifests import fetch, http_pod, pod, service
 
 pytestmark = pytest.mark.kube
@@ -112,3 +116,19 @@ def test_a_node_is_cut_off_while_its_pods_keep_running(own_cluster: Cluster, nam
         node.plug()
     eventually(lambda: _ready(own_cluster.kubectl, node) == "True", within=60, what="the node's return")
     assert namespace.get("pod", "alone")["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+def test_a_disk_is_made_once_whatever_a_killed_run_left(
+    own_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDL_CACHE", str(tmp_path))
+    unfinished = tmp_path / "disks" / "unfinished"
+    left = Processes(records=unfinished / "processes", logs=unfinished / "logs")
+    left.start("containerd", ["sleep", "60"])
+    disk = disk_with([tiny_image()])
+    assert not left.alive("containerd")
+    left.kill("containerd")
+    made = disk.stat().st_mtime_ns
+    assert disk_with([tiny_image()]) == disk
+    assert disk.stat().st_mtime_ns == made
+    assert sorted(path.name for path in disk.parent.iterdir()) == [".lock", disk.name]

@@ -42,7 +42,7 @@ def samples(image: str) -> tuple[Manifest, Manifest]:
 
 def running(namespace: Kubectl, job: str = JOB) -> dict[str, Manifest]:
     """Pods that run and are not asked to go, by name."""
-    pods = namespace.get("pods", "-l", f"edl.dev/job={job}")["items"]
+    pods = namespace.get("pods", labels=f"edl.dev/job={job}")["items"]
     return {
         pod["metadata"]["name"]: pod
         for pod in pods
@@ -123,7 +123,7 @@ def tells(namespace: Kubectl, event: str) -> bool:
 
 
 def leads_to(namespace: Kubectl, slot: str) -> list[str]:
-    slices = namespace.get("endpointslices", "-l", f"kubernetes.io/service-name={JOB}-{slot}")["items"]
+    slices = namespace.get("endpointslices", labels=f"kubernetes.io/service-name={JOB}-{slot}")["items"]
     return [end["targetRef"]["name"] for one in slices for end in one["endpoints"]]
 
 

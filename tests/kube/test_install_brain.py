@@ -65,7 +65,7 @@ def test_it_answers_and_remembers(brain: Kubectl) -> None:
     inside("python", "-c", BEGIN)
     inside("python", "-c", "import asyncpg")  # for those who keep the history in PostgreSQL
 
-    (before,) = [pod["metadata"]["name"] for pod in brain.get("pods", "-l", f"app.kubernetes.io/name={BRAIN}")["items"]]
-    brain("delete", "pod", before)
+    (before,) = brain.get("pods", labels=f"app.kubernetes.io/name={BRAIN}")["items"]
+    brain("delete", "pod", before["metadata"]["name"])
     brain("rollout", "status", f"deployment/{BRAIN}", "--timeout=90s", timeout=100)
     assert "default/ctr" in eventually(lambda: inside("edl", "brain", "jobs"), within=30, what="the new pod answers")

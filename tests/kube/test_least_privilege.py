@@ -100,7 +100,7 @@ def _tell_stories(kubectl: Kubectl, namespace: Kubectl) -> None:
     namespace.patch("trainingjob/all", {"spec": {"suspend": True}})
     eventually(lambda: not _pods(namespace), within=60, what="no trainer is left")
     namespace.patch("trainingjob/all", {"spec": {"suspend": False, "trainer": {"entrypoint": "true"}}})
-    eventually(lambda: not _names(namespace, "trainingjob/all"), within=60, what="the job is over and gone")
+    eventually(lambda: not namespace.find("trainingjobs", "all"), within=60, what="the job is over and gone")
     _end_the_others(namespace)
     until_phase(namespace, "succeeded")
 
@@ -109,10 +109,10 @@ def _end_the_others(namespace: Kubectl) -> None:
     """Both have a time to live after their end."""
     eventually(lambda: _runs(namespace, "easy-worker-1"), within=60, what="the plan is followed")
     namespace.apply(_plan(workers=1))
-    eventually(lambda: not _names(namespace, "service/easy-worker-1"), within=60, what="its place is given up")
+    eventually(lambda: not namespace.find("services", "easy-worker-1"), within=60, what="its place is given up")
     namespace("exec", "easy-trainer", "--", "touch", "/tmp/end")
-    for name in (f"{PYTORCH.name}/torch", f"{EASYDL.name}/easy"):
-        eventually(lambda name=name: not _names(namespace, name), within=90, what=f"{name} is over and gone")  # type: ignore[misc]
+    for kind, name in ((PYTORCH, "torch"), (EASYDL, "easy")):
+        eventually(lambda at=(kind.name, name): not namespace.find(*at), within=90, what=f"{name} is over and gone")  # type: ignore[misc]
 
 
 def _job(name: str, spec: Manifest) -> Manifest:
@@ -155,12 +155,9 @@ def _plan(*, workers: int) -> Manifest:
     }
 
 
-def _names(namespace: Kubectl, name: str) -> str:
-    return namespace("get", name, "--ignore-not-found", "-o", "name")
-
-
 def _runs(namespace: Kubectl, pod: str) -> bool:
-    return namespace("get", "pod", pod, "--ignore-not-found", "-o", "jsonpath={.status.phase}") == "Running"
+    found = namespace.find("pods", pod)
+    return found is not None and found["status"]["phase"] == "Running"
 
 
 def _disown(namespace: Kubectl, *objects: str) -> None:
@@ -176,7 +173,7 @@ def _disown(namespace: Kubectl, *objects: str) -> None:
 
 
 def _pods(namespace: Kubectl) -> list[Manifest]:
-    found: list[Manifest] = namespace.get("pods", "-l", "edl.dev/job=all,edl.dev/role=trainer")["items"]
+    found: list[Manifest] = namespace.get("pods", labels="edl.dev/job=all,edl.dev/role=trainer")["items"]
     return found
 
 

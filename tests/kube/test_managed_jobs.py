@@ -44,8 +44,8 @@ def test_the_built_in_controller_makes_no_pod_and_writes_no_status(api_namespace
     theirs = _job("theirs")
     del theirs["spec"]["managedBy"]
     api_namespace.apply(theirs)
-    eventually(lambda: len(api_namespace.get("pods", "-l", "job-name=theirs")["items"]) == 2, within=30, what="pods")
-    assert api_namespace.get("pods", "-l", "job-name=ours")["items"] == []
+    eventually(lambda: len(api_namespace.get("pods", labels="job-name=theirs")["items"]) == 2, within=30, what="pods")
+    assert api_namespace.get("pods", labels="job-name=ours")["items"] == []
     assert api_namespace.get("job", "ours")["status"] == {}
 
 

@@ -77,7 +77,7 @@ def test_drain_takes_our_pods_without_force(own_cluster: Cluster, owner: Kubectl
     owner("wait", "pod/leaves", "--for=condition=Ready", "--timeout=60s")
     try:
         owner("drain", node, "--ignore-daemonsets", "--timeout=30s", "--pod-selector=app=leaves")
-        assert owner.get("pods", "-l", "app=leaves")["items"] == []
+        assert owner.get("pods", labels="app=leaves")["items"] == []
     finally:
         owner("uncordon", node)
 
@@ -109,7 +109,7 @@ def test_a_plan_outweighs_the_schedulers_taste_once_default_spreading_is_off(
         each["metadata"]["labels"] = {"app": "planned"}
     namespace.apply(service("planned", app="planned", headless=True), *pods)
     namespace("wait", "pod", "-l", "app=planned", "--for=condition=PodScheduled", "--timeout=60s")
-    assert {each["spec"]["nodeName"] for each in namespace.get("pods", "-l", "app=planned")["items"]} == {node}
+    assert {each["spec"]["nodeName"] for each in namespace.get("pods", labels="app=planned")["items"]} == {node}
 
 
 def test_a_service_follows_the_endpoints_that_we_write(cluster: Kubectl, namespace: Kubectl) -> None:

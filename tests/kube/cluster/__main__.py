@@ -2,11 +2,12 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from tests.kube.cluster.build import BINARIES, BuildError, build
 from tests.kube.cluster.cluster import Cluster, clear_leftovers, clusters, provide
-from tests.kube.cluster.control_plane import StartError
 from tests.kube.cluster.packages import MissingError
+from tests.kube.cluster.processes import StartError
 from tests.kube.cluster.teardown import teardown
 
 
@@ -18,6 +19,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--name", default="dev", help="tells clusters apart (default: dev)")
     parser.add_argument("--nodes", type=int, default=2, help="container nodes; 0 = the API alone, which needs no root")
+    parser.add_argument(
+        "--image", type=Path, action="append", default=[], help="a docker archive that nodes know from the start"
+    )
     return parser.parse_args()
 
 
@@ -28,7 +32,7 @@ def main() -> None:
         provide(nodes=arguments.nodes > 0)
         build(*arguments.tools)
     if arguments.command == "up":
-        Cluster(arguments.name, nodes=arguments.nodes).start(keep=True)
+        Cluster(arguments.name, nodes=arguments.nodes, images=arguments.image).start(keep=True)
     if arguments.command == "down":
         clear_leftovers()
         if directory.exists():

@@ -18,14 +18,15 @@ from pathlib import Path
 from tests.kube.cluster import control_plane, dns, node
 from tests.kube.cluster.build import build
 from tests.kube.cluster.cache import cache_root, locked
-from tests.kube.cluster.control_plane import ControlPlane, StartError
+from tests.kube.cluster.control_plane import ControlPlane
 from tests.kube.cluster.credentials import Credentials
+from tests.kube.cluster.disk import disk_with
 from tests.kube.cluster.dns import Dns
-from tests.kube.cluster.kubectl import Kubectl, KubectlError
+from tests.kube.cluster.kubectl import Kubectl, KubectlError, Manifest
 from tests.kube.cluster.network import Network
 from tests.kube.cluster.node import Node
 from tests.kube.cluster.packages import install_packages, require_root
-from tests.kube.cluster.processes import Identity, Processes
+from tests.kube.cluster.processes import Identity, Processes, StartError
 from tests.kube.cluster.teardown import remember_tunables, teardown
 from tests.kube.cluster.tiny_image import tiny_image
 
@@ -57,8 +58,11 @@ class Cluster:
         controllers: bool = True,
         more_flags: Mapping[str, tuple[str, ...]] | None = None,
         watched: Sequence[str] = (),
+        images: Sequence[Path] = (),
     ) -> None:
+        """`images`: docker archives that every node of `nodes` knows, beside the tiny one."""
         self.name = name
+        self._images = images
         self.directory = clusters() / name
         self.processes = Processes(records=self.directory / "processes", logs=self.directory / "logs")
         self.network = Network(name)
@@ -120,20 +124,16 @@ class Cluster:
             return
         remember_tunables(self.directory)
         self.network.create(len(self.nodes))
-        for each in self.nodes:
-            each.prepare()
+        disk = disk_with([tiny_image(), *self._images])
         with ThreadPoolExecutor() as pool:
-            loading = [pool.submit(self._load_tiny, each) for each in self.nodes]
+            preparing = [pool.submit(each.prepare, disk) for each in self.nodes]
             self.control_plane.start()
-            for load in loading:
-                load.result()
+            for prepared in preparing:
+                prepared.result()
         for each in self.nodes:
+            each.runtime.wait()
             each.join()
         self._wait_nodes()
-
-    def _load_tiny(self, each: Node) -> None:
-        each.wait_runtime()
-        each.load_image(tiny_image())
 
     def _wait_nodes(self) -> None:
         service = Dns(self.control_plane, self.processes)
@@ -152,8 +152,8 @@ class Cluster:
         index = 1 + len(list((self.directory / "nodes").iterdir()))
         each = self._node(index)
         self.network.add(each.place, [self.network.node(other) for other in range(1, index)])
-        each.prepare()
-        self._load_tiny(each)
+        each.prepare(disk_with([tiny_image()]))
+        each.runtime.wait()
         each.join()
         self._wait_node(each)
         return each
@@ -166,23 +166,18 @@ class Cluster:
             time.sleep(0.1)
 
     def _is_ready(self, each: Node) -> bool:
-        template = '{.status.conditions[?(@.type=="Ready")].status}'
-        return self._quiet("get", "node", each.name, "-o", f"jsonpath={template}") == "True"
+        found = self._find("nodes", each.name)
+        conditions = found["status"].get("conditions", []) if found else []
+        return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
 
     def _has_account(self) -> bool:
-        return self._quiet("get", "serviceaccount", "default", "-o", "name") != ""
+        return self._find("serviceaccounts", "default") is not None
 
-    def _quiet(self, *arguments: str) -> str:
+    def _find(self, resource: str, name: str) -> Manifest | None:
         try:
-            return self.kubectl(*arguments)
+            return self.kubectl.find(resource, name)
         except KubectlError:
-            return ""
-
-    def load_image(self, archive: Path) -> None:
-        """Make the image of a docker archive known to every node."""
-        with ThreadPoolExecutor() as pool:
-            for loaded in [pool.submit(each.load_image, archive) for each in self.nodes]:
-                loaded.result()
+            return None
 
     def stop(self) -> None:
         """Remove everything, uninterrupted, but for the logs of the last few clusters."""
@@ -201,6 +196,7 @@ class Cluster:
         kept = cache_root() / "last-logs"
         if (self.directory / "logs").exists():
             shutil.copytree(self.directory / "logs", kept / self.name, dirs_exist_ok=True)
+            os.utime(kept / self.name)  # when it ended: copied with the directory was when its first part started
             for old in sorted(kept.iterdir(), key=lambda path: -path.lstat().st_mtime)[_KEPT_LOGS:]:
                 shutil.rmtree(old, ignore_errors=True)
 

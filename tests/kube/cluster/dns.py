@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kube.cluster.build import binary
-from tests.kube.cluster.control_plane import ControlPlane, StartError
+from tests.kube.cluster.control_plane import ControlPlane
 from tests.kube.cluster.network import BRIDGE_ADDRESS, entered
-from tests.kube.cluster.processes import Processes
+from tests.kube.cluster.processes import Processes, StartError
 
 BINARIES = ("coredns",)
 _TIMEOUT = 30.0

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kube.cluster.build import binary
+from tests.kube.cluster.reading import ReadError, reader_of
 
 Manifest = dict[str, Any]
 
@@ -43,9 +44,20 @@ class Kubectl:
     def within(self, namespace: str) -> "Kubectl":
         return replace(self, namespace=namespace)
 
-    def get(self, *arguments: str) -> Manifest:
-        found: Manifest = json.loads(self("get", *arguments, "-o", "json"))
+    def get(self, resource: str, name: str = "", *, labels: str = "") -> Manifest:
+        """What `kubectl get -o json` prints; where it can be had for less, it is (`reading.py`)."""
+        if reader := reader_of(self.kubeconfig):
+            try:
+                return reader.get(self.namespace, resource, name, labels=labels)
+            except ReadError as error:
+                raise KubectlError(str(error)) from error
+        which = [name] if name else ["-l", labels] if labels else []
+        found: Manifest = json.loads(self("get", resource, *which, "-o", "json"))
         return found
+
+    def find(self, resource: str, name: str) -> Manifest | None:
+        """None if it is not there."""
+        return next((item for item in self.get(resource)["items"] if item["metadata"]["name"] == name), None)
 
     def apply(self, *manifests: Manifest) -> None:
         together = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
@@ -69,8 +81,7 @@ def existing_kubeconfig() -> Path | None:
 
 
 def eventually(holds: Callable[[], Any], *, within: float, what: str, pause: float = 0.25) -> Any:
-    """Wait until a condition is truthy and return its value; the complaint says what did not come about and why. Every
-    kubectl takes a tenth of a second of the processor, which the rest of the cluster needs too."""
+    """Wait until a condition is truthy and return its value; the complaint says what did not come about and why."""
     deadline = time.monotonic() + within
     reason: object = None
     while time.monotonic() < deadline:

@@ -1,11 +1,7 @@
-"""A node: kubelet, kube-proxy, containerd and CNI, each with directories and a network namespace of its own.
-
-Two kubelets on one containerd would remove each other's pods, hence one containerd per node.
-"""
+"""A node: kubelet, kube-proxy, containerd and CNI, each with directories and a network namespace of its own."""
 
 import json
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,16 +9,14 @@ import yaml
 
 from tests.kube.cluster import cgroups
 from tests.kube.cluster.build import binary
-from tests.kube.cluster.control_plane import ControlPlane, StartError
+from tests.kube.cluster.control_plane import ControlPlane
+from tests.kube.cluster.disk import copy_disk
 from tests.kube.cluster.network import BRIDGE_ADDRESS, POD_RANGE, Network, NodeNetwork
-from tests.kube.cluster.packages import program
 from tests.kube.cluster.processes import Identity, Processes, kill
-from tests.kube.cluster.tiny_image import TINY_IMAGE
+from tests.kube.cluster.runtime import Runtime
 
 BINARIES = ("kubelet", "kube-proxy")
-_CNI_PLUGINS = "/usr/lib/cni"
 _DISK_SIZE = "8g"
-_RUNTIME_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True)
@@ -41,26 +35,27 @@ class Node:
         return self.place.name
 
     @property
-    def socket(self) -> Path:
-        return self.directory / "containerd.sock"
+    def runtime(self) -> Runtime:
+        return Runtime(
+            self.directory, self._disk(), self.processes, name=self._process("containerd"), netns=self.place.namespace
+        )
 
     @property
     def cgroup(self) -> str:
         return cgroup_name(self.cluster, self.name)
 
-    def prepare(self) -> None:
-        """Write the configuration and start containerd, which needs no API server."""
+    def prepare(self, disk: Path) -> None:
+        """Write the configuration and start containerd, which needs no API server, with what is on `disk`."""
         self.directory.mkdir(parents=True)
         self._disk().mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK_SIZE}", "tmpfs", str(self._disk())], check=True)
+        copy_disk(disk, self._disk())
         cgroups.create(self.cgroup)
         (self.directory / "resolv.conf").write_text(f"nameserver {BRIDGE_ADDRESS}\n")
-        (self.directory / "containerd.toml").write_text(self._containerd())
         (self.directory / "kubelet.yaml").write_text(yaml.safe_dump(self._kubelet()))
-        cni = self.directory / "cni"
-        cni.mkdir()
-        (cni / "pods.conflist").write_text(json.dumps(self._cni()))
-        self._start_runtime()
+        self.runtime.cni.mkdir()
+        (self.runtime.cni / "pods.conflist").write_text(json.dumps(self._cni()))
+        self.runtime.start()
 
     def join(self) -> None:
         """Start kubelet and kube-proxy; the node reports itself to the API server."""
@@ -75,19 +70,15 @@ class Node:
         ]
         self._run("kube-proxy", [str(binary("kube-proxy")), *proxy])
 
-    def load_image(self, archive: Path) -> None:
-        """Make the images of a docker archive known to this node."""
-        self._ctr("images", "import", str(archive))
-
     def kill(self) -> None:
         """The machine dies: kubelet, the runtime and every container at once, without a word to anybody."""
         self.processes.kill(*(self._process(name) for name in ("kubelet", "kube-proxy", "containerd")))
-        kill([*shims(self.socket), *cgroups.members(self.cgroup)])
+        kill([*shims(self.runtime.socket), *cgroups.members(self.cgroup)])
 
     def revive(self) -> None:
         """The machine starts again with its disk as it was."""
-        self._start_runtime()
-        self.wait_runtime()
+        self.runtime.start()
+        self.runtime.wait()
         self.join()
 
     def declare(self, resource: str, count: int) -> None:
@@ -104,29 +95,8 @@ class Node:
         self.network.set_link(self.place, up=True)
 
     def _disk(self) -> Path:
-        """Images and containers lie in memory: unpacking thousands of files is twice as quick there."""
+        """In memory: thousands of files are written there twice as quickly."""
         return self.directory / "containerd"
-
-    def _start_runtime(self) -> None:
-        config = str(self.directory / "containerd.toml")
-        self._run("containerd", [program("containerd"), "--config", config])
-
-    def wait_runtime(self) -> None:
-        deadline = time.monotonic() + _RUNTIME_TIMEOUT
-        name = self._process("containerd")
-        while True:
-            try:
-                return self._ctr("plugins", "ls")
-            except StartError as error:
-                if time.monotonic() > deadline or not self.processes.alive(name):
-                    raise StartError(f"containerd of {self.name} did not start\n{self.processes.tail(name)}") from error
-            time.sleep(0.05)
-
-    def _ctr(self, *arguments: str) -> None:
-        command = [program("ctr"), "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise StartError(f"ctr {' '.join(arguments)}: {done.stderr.strip()}")
 
     def _process(self, name: str) -> str:
         return f"{self.name}-{name}"
@@ -148,7 +118,7 @@ class Node:
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "containerRuntimeEndpoint": f"unix://{self.socket}",
+            "containerRuntimeEndpoint": f"unix://{self.runtime.socket}",
             "failCgroupV1": False,
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{self.cgroup}",
@@ -171,28 +141,6 @@ class Node:
             # Renewed every 3 s, well within the controller manager's grace period of 12 s.
             "nodeLeaseDurationSeconds": 12,
         }
-
-    def _containerd(self) -> str:
-        return f"""version = 2
-root = "{self._disk()}"
-state = "{self.directory / "run"}"
-[grpc]
-address = "{self.socket}"
-[plugins."io.containerd.internal.v1.opt"]
-path = "{self.directory / "opt"}"
-[plugins."io.containerd.grpc.v1.cri"]
-sandbox_image = "{TINY_IMAGE}"
-# Without CAP_SYS_RESOURCE, as in many sandboxes, runc could not lower the score and would fail.
-restrict_oom_score_adj = true
-netns_mounts_under_state_dir = true
-[plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "{_CNI_PLUGINS}"
-conf_dir = "{self.directory / "cni"}"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-runtime_type = "io.containerd.runc.v2"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-Root = "{self.directory / "runc"}"
-"""
 
     def _cni(self) -> dict[str, object]:
         # ptp and not bridge: every packet between pods is routed, so kube-proxy's rules see those within a node too.

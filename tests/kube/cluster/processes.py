@@ -63,6 +63,10 @@ def kill(victims: list[Identity], timeout: float = 10.0) -> None:
         time.sleep(0.02)
 
 
+class StartError(Exception):
+    """A part of the cluster did not start; the message says which and shows the end of its log."""
+
+
 class Processes:
     """The recorded processes of one cluster: records below `records`, output below `logs`, both one file per name."""
 
