@@ -1,11 +1,14 @@
 """The control groups of a node: kubelet wants its root to exist in every hierarchy, version 1, hybrid or 2."""
 
+import errno
 import os
+import time
 from pathlib import Path
 
 from tests.kube.cluster.processes import Identity
 
 _MOUNTS = Path("/proc/self/mountinfo")
+_BUSY_TIMEOUT = 10.0
 
 
 def hierarchies() -> list[Path]:
@@ -48,4 +51,16 @@ def delete(name: str) -> None:
     """Remove the group from every hierarchy, also those where others made it; its processes must be gone."""
     for tree in _mounted("cgroup") + _mounted("cgroup2"):
         for directory, _, _ in os.walk(tree / name, topdown=False):
-            os.rmdir(directory)
+            _remove(Path(directory))
+
+
+def _remove(directory: Path) -> None:
+    """The kernel holds a group for a moment after its last process has ended."""
+    deadline = time.monotonic() + _BUSY_TIMEOUT
+    while True:
+        try:
+            return directory.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
