@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.kube.cluster.cluster import Cluster, provide
+from tests.kube.cluster.cluster import Cluster, clusters, provide
 from tests.kube.cluster.kwok import kwok, node
 
 from edl.kube.budget import Budget
@@ -60,8 +60,10 @@ async def staged(directory: Path, *, nodes: int, resources: dict[str, str]) -> A
     provide(nodes=False)
     policy = directory / "audit.json"
     policy.write_text(json.dumps(AUDIT))
-    audit = (f"--audit-policy-file={policy}", "--audit-log-maxsize=100000")
-    cluster = Cluster(f"bench-{os.getpid()}", nodes=0, more_flags={**FLAGS, "kube-apiserver": audit})
+    name = f"bench-{os.getpid()}"
+    log = clusters() / name / "audit.log"
+    audit = (f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-maxsize=100000")
+    cluster = Cluster(name, nodes=0, more_flags={**FLAGS, "kube-apiserver": audit})
     cluster.start()
     try:
         client = client_of(cluster.kubeconfig)

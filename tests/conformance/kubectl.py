@@ -14,9 +14,9 @@ from tests.kube.cluster.cache import cache_root
 
 
 def program() -> str | None:
-    """kubectl on PATH, or the one that the kube tier has built."""
+    """The one that the kube tier has built, whose version is pinned, or kubectl on PATH."""
     built = sorted(cache_root().glob("tools/kubernetes-*/kubectl"))
-    return shutil.which("kubectl") or (str(built[-1]) if built else None)
+    return str(built[-1]) if built else shutil.which("kubectl")
 
 
 @dataclass(frozen=True)

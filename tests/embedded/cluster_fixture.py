@@ -101,7 +101,7 @@ class Cluster:
 async def eventually(condition: Callable[[], Awaitable[bool]], patience: float = PATIENCE) -> None:
     async with asyncio.timeout(patience):
         while not await condition():
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(real_server.PAUSE)
 
 
 def pod(name: str, *, node: str = "", script: str = "", metadata: Mapping[str, Any] | None = None, **spec: Any) -> Any:

@@ -1,8 +1,8 @@
 """The same tests on a real API server: $EDL_TEST_KUBECONFIG names one that has no controllers and no scheduler of its
 own.
 
-tests/kube/test_embedded_parts.py starts such a one and runs the tests of controllers, pod scheduler and nodes on it. It
-outlives the tests, so it is emptied after each of what they make.
+test_on_kubernetes.py starts such a one and runs the tests of controllers, pod scheduler and nodes on it. It outlives
+the tests, so it is emptied after each of what they make.
 """
 
 import contextlib
@@ -13,6 +13,8 @@ from edl.kube.errors import ApiError
 from edl.kube.resource import Resource
 
 KUBECONFIG = os.environ.get("EDL_TEST_KUBECONFIG", "")
+PAUSE = 0.1 if KUBECONFIG else 0.02
+"""Seconds between two looks: a real one takes milliseconds of the processor for each."""
 
 _NAMES = "default", "kube-node-lease"
 _OWN = "kubernetes"

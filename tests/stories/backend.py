@@ -32,10 +32,12 @@ from tests.stories.processes import kill_pod
 
 class Backend(Protocol):
     """`shell` is an image whose containers have sh; `python` one that has Python and EDL as well. Stories take place on
-    two nodes of four cores; `core` is what one of them is here, in thousandths of a CPU."""
+    two nodes of four cores; `core` is what one of them is here, in thousandths of a CPU. `pause`: seconds between two
+    looks at what is waited for."""
 
     client: Client
     kubeconfig: Path
+    pause: float
     shell: str
     python: str
 
@@ -103,6 +105,7 @@ class ProcessBackend:
         self._nodes: dict[str, Process] = {}
         self._operator: asyncio.Task[None] | None = None
         self._lease, self._installed = lease, installed
+        self.pause = 0.1 if installed else 0.05
         self._cord = Cord(transport())
         self._stop = asyncio.Event()
         self._started = 0

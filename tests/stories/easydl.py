@@ -7,7 +7,7 @@ from edl.operator.resources import JOB_RESOURCES, PODS, SERVICES
 from tests.stories.story import Data, Story
 
 JOBS = EASYDL.resource
-SLEEP = "trap 'exit 143' TERM; while :; do sleep 0.2; done"
+SLEEP = "trap 'kill $!; exit 143' TERM; sleep 3600 & wait"
 
 
 class EasydlStory:

@@ -8,7 +8,7 @@ from edl.operator.resources import PODS, SERVICES
 from tests.stories.story import Data, Story
 
 ELASTIC_JOBS = PYTORCH.resource
-OBEDIENT = "trap 'exit 143' TERM; while :; do sleep 0.05; done"
+OBEDIENT = "trap 'kill $!; exit 143' TERM; sleep 3600 & wait"
 
 
 class Elastic:

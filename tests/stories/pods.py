@@ -30,6 +30,7 @@ _MILLI = 10**6  # nanocores
 
 class PodBackend:
     shell = SHELL_IMAGE
+    pause = 0.1
 
     def __init__(self, client: Client, kubectl: Kubectl, image: str, cluster: Cluster | None) -> None:
         """`cluster` None: it is the user's, whose nodes are left alone."""

@@ -10,6 +10,7 @@ from edl.kube.errors import ApiError
 from edl.kube.resource import Resource
 from edl.operator.kinds import KINDS
 from edl.operator.resources import JOB_RESOURCES, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, TRAINING_JOBS
+from tests.kube.cluster.kubectl import existing_kubeconfig
 from tests.stories.backend import Backend
 
 PATIENCE = 120.0
@@ -36,11 +37,13 @@ class Story:
     async def end(self) -> None:
         """Leaves nothing to the next story.
 
-        Kubernetes looks at a deleted namespace five seconds later: too late for what runs in it.
+        Kubernetes looks at a deleted namespace five seconds later, too late for what runs in it, and asks for every
+        kind that there is: where the cluster goes as a whole, its namespaces may stay.
         """
         for resource in (*(kind.resource for kind in KINDS), JOB_RESOURCES, REPLICA_SETS, PODS):
             await self.client.delete_collection(resource, namespace=self.namespace)
-        await self.client.delete(NAMESPACES, self.namespace)
+        if existing_kubeconfig():
+            await self.client.delete(NAMESPACES, self.namespace)
 
         async def empty() -> bool:
             nodes = {node["metadata"]["name"] for node in (await self.client.list(NODES)).items}
@@ -126,7 +129,7 @@ class Story:
         try:
             async with asyncio.timeout(self.patience):
                 while not (found := await condition()):
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(self.backend.pause)
         except TimeoutError:
             raise AssertionError(f"never came true: {what}; {await self._account()}") from None
         return found

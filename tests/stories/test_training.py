@@ -106,7 +106,7 @@ async def test_a_samples_size_follows_the_cluster(tmp_path: Path, name: str) -> 
 
 
 def _service(cpu: str) -> dict[str, Any]:
-    command = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]
+    command = ["sh", "-c", "trap 'kill $!; exit 0' TERM; sleep 3600 & wait"]
     container = {"name": "web", "image": "any", "command": command, "resources": {"requests": {"cpu": cpu}}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [container]}}
 

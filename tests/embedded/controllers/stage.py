@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.embedded import real_server
 from tests.embedded.cluster_fixture import PODS, Cluster, api_server, eventually
 
 from edl.embedded.controllers.run import controllers
@@ -65,7 +66,7 @@ class Stage(Cluster):
                 except ApiError as error:
                     if not (error.is_not_found or error.is_conflict):
                         raise
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(real_server.PAUSE)
 
     async def _play(self, one: Any) -> None:
         meta = one["metadata"]

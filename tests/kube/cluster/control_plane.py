@@ -16,7 +16,7 @@ from tests.kube.cluster.credentials import Credentials
 from tests.kube.cluster.kubectl import Kubectl
 from tests.kube.cluster.network import API_SERVICE_ADDRESS, BRIDGE_ADDRESS, POD_RANGE, SERVICE_RANGE
 from tests.kube.cluster.ports import Ports
-from tests.kube.cluster.processes import Processes
+from tests.kube.cluster.processes import Processes, StartError
 
 BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 SERVICE_NAMES = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
@@ -27,16 +27,16 @@ _WRITES = ["create", "update", "patch", "delete", "deletecollection"]
 
 
 def audit_policy(watched: Sequence[str]) -> dict[str, object]:
-    """Writes are kept with their bodies, so that tests can prove preconditions; those of secrets only where `watched`
-    users, who are under test, made them."""
+    """Of `watched` users, who are under test, everything is kept, and with their bodies all writes, so that tests can
+    prove preconditions. Of others only writes are, without the bodies of secrets: what they read nobody asks for."""
     private = {"group": "", "resources": ["secrets", "serviceaccounts/token"]}
     rules: list[dict[str, object]] = [
-        {"level": "Metadata", "resources": [private]},
+        {"level": "Request", "verbs": _WRITES, "users": [*watched]},
+        {"level": "Metadata", "users": [*watched]},
+        {"level": "Metadata", "verbs": _WRITES, "resources": [private]},
         {"level": "Request", "verbs": _WRITES},
-        {"level": "Metadata"},
+        {"level": "None"},
     ]
-    if watched:  # a rule without users is one for all of them
-        rules.insert(0, {"level": "Request", "verbs": _WRITES, "users": [*watched]})
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -44,10 +44,6 @@ def audit_policy(watched: Sequence[str]) -> dict[str, object]:
         "omitManagedFields": True,
         "rules": rules,
     }
-
-
-class StartError(Exception):
-    """A part of the cluster did not start; the message says which and shows the end of its log."""
 
 
 @dataclass
@@ -62,7 +58,7 @@ class ControlPlane:
     more_flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By component, after our own: the later one counts."""
     watched: Sequence[str] = ()
-    """Users whose writes of secrets are audited with their bodies."""
+    """Users whose calls are audited, all of them and with their bodies; without any there is no audit log."""
     ports: Ports = field(default_factory=Ports)
 
     def __post_init__(self) -> None:
@@ -96,7 +92,8 @@ class ControlPlane:
         names = [*SERVICE_NAMES, "localhost", "127.0.0.1", BRIDGE_ADDRESS, API_SERVICE_ADDRESS]
         self.credentials.create(server_names=names, nodes=nodes)
         self.credentials.kubeconfig(self.kubeconfig, user="admin", server=self.url)
-        (self.directory / "audit-policy.yaml").write_text(yaml.safe_dump(audit_policy(self.watched)))
+        if self.watched:
+            (self.directory / "audit-policy.yaml").write_text(yaml.safe_dump(audit_policy(self.watched)))
 
     def start(self) -> None:
         """Returns when the API answers; the controllers are on their way then."""
@@ -160,10 +157,12 @@ class ControlPlane:
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             # Webhooks are called at their endpoints, because no kube-proxy serves cluster addresses in this namespace.
             "--enable-aggregator-routing=true",
-            f"--audit-policy-file={self.directory / 'audit-policy.yaml'}",
-            f"--audit-log-path={self.audit_log}",
             "--profiling=false",
+            *(self._audit() if self.watched else ()),
         ]
+
+    def _audit(self) -> tuple[str, str]:
+        return f"--audit-policy-file={self.directory / 'audit-policy.yaml'}", f"--audit-log-path={self.audit_log}"
 
     def _controller_manager(self) -> list[str]:
         kubeconfig = self.component_kubeconfig("system:kube-controller-manager")
