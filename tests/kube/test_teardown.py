@@ -15,7 +15,7 @@ from tests.kube.cluster.cluster import Cluster, clear_leftovers, clusters
 from tests.kube.cluster.kubectl import eventually
 from tests.kube.manifests import pod
 
-pytestmark = pytest.mark.kube
+pytestmark = [pytest.mark.kube, pytest.mark.xdist_group("teardown")]
 REPOSITORY = Path(__file__).parents[2]
 START_AND_WAIT = """
 import sys, time

@@ -21,7 +21,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] 
 from tests.kube.cluster.cluster import clear_leftovers, clusters
 
 # The longest first, so that the last ones to end are short; what looks back at all others comes last.
-GROUPS = ("cluster", "pods", "stories", "ha", "api", "conformance", "others", "last")
+GROUPS = ("pods", "cluster", "stories", "ha", "api", "test_on_kubernetes", "conformance", "teardown", "others", "last")
 _OF_FIXTURES = {
     "pods": {"installed"},
     "cluster": {"own_cluster", "cluster", "image", "namespace"},
