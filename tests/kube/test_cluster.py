@@ -1,6 +1,8 @@
 """The tier's own cluster is a real one: what later tests take for granted about it."""
 
 import json
+import tempfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -118,11 +120,16 @@ def test_a_node_is_cut_off_while_its_pods_keep_running(own_cluster: Cluster, nam
     assert namespace.get("pod", "alone")["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_a_disk_is_made_once_whatever_a_killed_run_left(
-    own_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EDL_CACHE", str(tmp_path))
-    unfinished = tmp_path / "disks" / "unfinished"
+@pytest.fixture
+def empty_cache(own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """At a short path: it holds a socket."""
+    with tempfile.TemporaryDirectory(prefix="edl-") as directory:
+        monkeypatch.setenv("EDL_CACHE", directory)
+        yield Path(directory)
+
+
+def test_a_disk_is_made_once_whatever_a_killed_run_left(empty_cache: Path) -> None:
+    unfinished = empty_cache / "disks" / "unfinished"
     left = Processes(records=unfinished / "processes", logs=unfinished / "logs")
     left.start("containerd", ["sleep", "60"])
     disk = disk_with([tiny_image()])
