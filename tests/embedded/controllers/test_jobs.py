@@ -139,7 +139,7 @@ async def test_parallelism_can_be_changed(play: Stage) -> None:
 
 
 async def test_a_finished_job_goes_after_its_time_to_live(play: Stage) -> None:
-    await play.create(JOBS, job(ttlSecondsAfterFinished=1))
+    await play.create(JOBS, job(ttlSecondsAfterFinished=3))
     await play.end((await running(play, 1))[0])
     await play.until(JOBS, "j", lambda one: condition(one, "Complete"))
     await play.gone(JOBS, "j")
