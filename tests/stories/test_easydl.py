@@ -207,8 +207,11 @@ async def test_workers_fail_are_replaced_and_the_trainer_ends_the_job(story: Sto
         worker="[ $EDL_ATTEMPT = 0 ] && exit 3; " + SLEEP,
     )
     await tale.plan(parameter_server=role(1), worker=role(2))
-    found = await tale.until_running(ps=1, worker=2)
-    assert found["worker"] == ["j-worker-0-1", "j-worker-1-1"]
+
+    async def replaced() -> bool:
+        return await story.pods("worker", "j") == ["j-worker-0-1", "j-worker-1-1"]
+
+    await story.until(replaced, "both workers, which may be seen running before they fail, have successors")
     end.touch()
     status = await tale.until_phase("Succeeded")
     assert (status["reason"], status["replicaStatuses"]["worker"]["failed"]) == ("the trainer finished", 2)
