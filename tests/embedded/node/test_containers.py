@@ -1,11 +1,10 @@
 """Several containers of a pod, their probes and hooks, as an API server's clients see them."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 from tests.embedded.cluster_fixture import PODS, Cluster
-from tests.embedded.node.seen import FOREVER, main, ready
+from tests.embedded.node.seen import FOREVER, main, ready, said
 
 
 async def test_init_containers_run_in_order_and_a_sidecar_stays(cluster: Cluster, tmp_path: Path) -> None:
@@ -86,10 +85,10 @@ async def test_hooks(cluster: Cluster, tmp_path: Path) -> None:
         return {"exec": {"command": ["sh", "-c", f"echo {name} >> {tmp_path}/order"]}}
 
     hooks = {"lifecycle": {"postStart": touch("post"), "preStop": touch("pre")}}
-    script = f"trap 'echo term >> {tmp_path}/order; exit 0' TERM; {FOREVER}"
+    script = f"trap 'echo term >> {tmp_path}/order; exit 0' TERM; echo up; {FOREVER}"
     await cluster.pod("p", script=script, container=hooks)
     await cluster.phase("p", "Running")
-    await asyncio.sleep(0.1)  # the trap is set
+    await said(cluster, "p", "up")  # the trap is set
     await cluster.client.delete(PODS, "p", namespace="default")
     await cluster.gone(PODS, "p")
     assert (tmp_path / "order").read_text().split() == ["post", "pre", "term"]
