@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import sys
 import tempfile
 from pathlib import Path
 
@@ -26,6 +27,7 @@ async def try_plans(count: int, seed: int) -> Tally:
             async with planning(cluster.kubeconfig, seed, nodes=NODES) as plans:
                 for number in itertools.count():
                     await plans.round(number, JOBS_AT_ONCE)
+                    print(f"  {plans.tally.made} of {count} plans", file=sys.stderr, flush=True)
                     if plans.tally.made >= count:
                         break
         return plans.tally
