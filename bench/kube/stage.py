@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.kube.cluster.cluster import Cluster, clusters, provide
+from tests.kube.cluster.cluster import Cluster, provide
 from tests.kube.cluster.kwok import kwok, node
 
 from edl.kube.budget import Budget
@@ -51,7 +51,7 @@ class Stage:
 
     @property
     def audit_log(self) -> Path:
-        return self.cluster.control_plane.audit_log
+        return self.directory / "audit.log"
 
 
 @contextlib.asynccontextmanager
@@ -60,10 +60,9 @@ async def staged(directory: Path, *, nodes: int, resources: dict[str, str]) -> A
     provide(nodes=False)
     policy = directory / "audit.json"
     policy.write_text(json.dumps(AUDIT))
-    name = f"bench-{os.getpid()}"
-    log = clusters() / name / "audit.log"
+    log = directory / "audit.log"
     audit = (f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-maxsize=100000")
-    cluster = Cluster(name, nodes=0, more_flags={**FLAGS, "kube-apiserver": audit})
+    cluster = Cluster(f"bench-{os.getpid()}", nodes=0, more_flags={**FLAGS, "kube-apiserver": audit})
     cluster.start()
     try:
         client = client_of(cluster.kubeconfig)

@@ -1,7 +1,5 @@
 """What tests read without kubectl is what kubectl would have told them."""
 
-import json
-
 import pytest
 
 from tests.kube.cluster.kubectl import Kubectl, KubectlError
@@ -35,8 +33,7 @@ def filled(api_namespace: Kubectl) -> Kubectl:
     ],
 )
 def test_it_is_what_kubectl_prints(filled: Kubectl, resource: str, name: str, labels: str) -> None:
-    which = [name] if name else ["-l", labels] if labels else []
-    printed = json.loads(filled("get", resource, *which, "-o", "json"))
+    printed = filled.printed(resource, name, labels=labels)
     found = filled.get(resource, name, labels=labels)
     if name:
         assert found == printed

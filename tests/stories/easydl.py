@@ -4,10 +4,9 @@ from typing import Any
 
 from edl.operator.kinds import EASYDL
 from edl.operator.resources import JOB_RESOURCES, PODS, SERVICES
-from tests.stories.story import Data, Story
+from tests.stories.story import OBEDIENT, Data, Story
 
 JOBS = EASYDL.resource
-SLEEP = "trap 'kill $!; exit 143' TERM; sleep 3600 & wait"
 
 
 class EasydlStory:
@@ -22,7 +21,7 @@ class EasydlStory:
         return {"metadata": {"annotations": {"note": "kept"}}, "spec": {"containers": [container]}}
 
     async def submit(
-        self, *, trainer: str = SLEEP, worker: str = SLEEP, ps: str = SLEEP, rigid: bool = False, **spec: Any
+        self, *, trainer: str = OBEDIENT, worker: str = OBEDIENT, ps: str = OBEDIENT, rigid: bool = False, **spec: Any
     ) -> Data:
         """`rigid`: parameter servers are of a class of service that would change if they were resized in place."""
         bound = {"requests": {"memory": "32Mi"}, "limits": {"memory": "64Mi"}} if rigid else {}

@@ -8,7 +8,6 @@ from edl.operator.resources import PODS, SERVICES
 from tests.stories.story import Data, Story
 
 ELASTIC_JOBS = PYTORCH.resource
-OBEDIENT = "trap 'kill $!; exit 143' TERM; sleep 3600 & wait"
 
 
 class Elastic:

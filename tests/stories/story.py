@@ -14,6 +14,8 @@ from tests.kube.cluster.kubectl import existing_kubeconfig
 from tests.stories.backend import Backend
 
 PATIENCE = 120.0
+OBEDIENT = "trap 'kill $!; exit 143' TERM; sleep 3600 & wait"
+"""A script that works until it is asked to go."""
 Data = dict[str, Any]
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 

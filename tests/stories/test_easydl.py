@@ -10,8 +10,8 @@ import yaml
 from edl.cli.main import main
 from edl.kube.errors import ApiError
 from edl.operator.resources import JOB_RESOURCES, PODS
-from tests.stories.easydl import JOBS, SLEEP, EasydlStory
-from tests.stories.story import Story
+from tests.stories.easydl import JOBS, EasydlStory
+from tests.stories.story import OBEDIENT, Story
 
 SMALL = {"cpu": "250m", "memory": 64}
 PRODUCTION = {"metadata": {"annotations": {"edl.dev/priority": "Production"}}}
@@ -50,7 +50,7 @@ async def test_the_samples_of_the_design(story: Story) -> None:
         yaml.safe_load((EXAMPLES / f"easydl-{kind}.yaml").read_text()) for kind in ("elasticjob", "jobresource")
     )
     for name in ("trainer", "worker", "parameterServer"):
-        job["spec"].setdefault(name, {})["template"] = tale.template(SLEEP)
+        job["spec"].setdefault(name, {})["template"] = tale.template(OBEDIENT)
     for name in ("worker", "parameter_server", "evaluator"):
         plan["spec"][name]["resource"] = {"cpu": "100m", "memory": 64}
     for entry, cpu in zip(plan["spec"]["resource_updation"], ("200m", "400m"), strict=True):
@@ -69,7 +69,7 @@ async def test_a_job_of_another_kind_gives_way_to_a_plan(story: Story) -> None:
     tale = EasydlStory(story)
     each = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
     elastic = {"min-instance": 1, "max-instance": 20, "resources": each}
-    await story.submit("big", script=SLEEP, trainer=elastic, master={}, freezing_window="0s")
+    await story.submit("big", script=OBEDIENT, trainer=elastic, master={}, freezing_window="0s")
     await story.until_running(7, name="big")
     await tale.submit()
     await tale.plan(parameter_server=role(2, cpu=1), worker=role(1, cpu=1))
@@ -204,7 +204,7 @@ async def test_workers_fail_are_replaced_and_the_trainer_ends_the_job(story: Sto
     tale, end = EasydlStory(story), tmp_path / "end"
     await tale.submit(
         trainer=f"until [ -e {end} ]; do sleep 0.1; done",
-        worker="[ $EDL_ATTEMPT = 0 ] && exit 3; " + SLEEP,
+        worker="[ $EDL_ATTEMPT = 0 ] && exit 3; " + OBEDIENT,
     )
     await tale.plan(parameter_server=role(1), worker=role(2))
 
@@ -212,6 +212,8 @@ async def test_workers_fail_are_replaced_and_the_trainer_ends_the_job(story: Sto
         return await story.pods("worker", "j") == ["j-worker-0-1", "j-worker-1-1"]
 
     await story.until(replaced, "both workers, which may be seen running before they fail, have successors")
+    found = await tale.until_running(ps=1, worker=2)
+    assert found["worker"] == ["j-worker-0-1", "j-worker-1-1"]
     end.touch()
     status = await tale.until_phase("Succeeded")
     assert (status["reason"], status["replicaStatuses"]["worker"]["failed"]) == ("the trainer finished", 2)

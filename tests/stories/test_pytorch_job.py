@@ -8,8 +8,8 @@ import pytest
 from edl.kube.errors import ApiError
 from edl.kube.recorder import EVENTS
 from edl.operator.resources import PODS, SERVICES, TRAINING_JOBS
-from tests.stories.elastic import ELASTIC_JOBS, OBEDIENT, Elastic
-from tests.stories.story import Data, Story
+from tests.stories.elastic import ELASTIC_JOBS, Elastic
+from tests.stories.story import OBEDIENT, Data, Story
 
 
 @pytest.fixture

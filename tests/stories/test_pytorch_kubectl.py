@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.kubectl import Kubectl, program
-from tests.stories.elastic import OBEDIENT, Elastic
-from tests.stories.story import Story
+from tests.stories.elastic import Elastic
+from tests.stories.story import OBEDIENT, Story
 
 pytestmark = pytest.mark.may_skip("kubectl is neither on PATH nor in the tool cache")
 

@@ -9,10 +9,9 @@ import pytest
 
 from edl.kube.errors import ApiError
 from edl.operator.resources import JOBS, PODS, REPLICA_SETS, SERVICES, TRAINING_JOBS
-from tests.stories.story import Data, Story
+from tests.stories.story import OBEDIENT, Data, Story
 
 pytestmark = pytest.mark.timeout(240)
-OBEDIENT = "trap 'kill $!; exit 143' TERM; sleep 3600 & wait"
 ELASTIC: Data = {"master": {"command": ["sh", "-c", OBEDIENT]}, "freezing_window": "0s"}
 
 

@@ -51,6 +51,9 @@ class Kubectl:
                 return reader.get(self.namespace, resource, name, labels=labels)
             except ReadError as error:
                 raise KubectlError(str(error)) from error
+        return self.printed(resource, name, labels=labels)
+
+    def printed(self, resource: str, name: str = "", *, labels: str = "") -> Manifest:
         which = [name] if name else ["-l", labels] if labels else []
         found: Manifest = json.loads(self("get", resource, *which, "-o", "json"))
         return found
