@@ -110,7 +110,7 @@ async def test_an_indexed_job_completes_every_index_once(play: Stage) -> None:
 
 
 async def test_a_job_may_not_run_longer_than_it_says(play: Stage) -> None:
-    await play.create(JOBS, job(activeDeadlineSeconds=1))
+    await play.create(JOBS, job(activeDeadlineSeconds=5))  # long enough to be seen running on a busy machine
     await running(play, 1)
     failed = await play.until(JOBS, "j", lambda one: condition(one, "Failed"))
     assert condition(failed, "Failed")["reason"] == "DeadlineExceeded"
