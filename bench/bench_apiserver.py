@@ -1,4 +1,4 @@
-"""What the embedded API server costs: writes, watch fan-out and lists per second of its CPU time, and its memory.
+"""Costs of the embedded API server: writes, watch fan-out and lists per second of its CPU time, and its memory.
 
 The bound, in the same run, is the least that any server of this build could do: aiohttp, one JSON decode and encode,
 one row per request in the same SQLite file by the same group commit, and nothing of Kubernetes. Server and client are
@@ -24,7 +24,7 @@ import psutil
 from aiohttp import web
 
 from edl.embedded.server import ADMIN, Server
-from edl.embedded.server.store import Store
+from edl.embedded.server.storage.store import Store
 
 CONNECTIONS = 32
 WATCHERS = 50

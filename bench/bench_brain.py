@@ -1,4 +1,4 @@
-"""`python bench/bench_brain.py`: how good the Brain's decisions are, and how fast; see bench/brain."""
+"""`python bench/bench_brain.py`: quality and speed of the Brain's decisions; see bench/brain."""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""What the informer costs: CPU per watch event and per listed pod, memory per cached pod, time of a large first sync.
+"""Costs of the informer: CPU per watch event and per listed pod, memory per cached pod, time of a large first sync.
 
 The peer, in the same run, is aiohttp + orjson + dict: the fastest thing one would write by hand. Server and client are
 processes of their own, each pinned to one core, on loopback; rates are per second of the client's CPU time. Pods have
@@ -25,15 +25,15 @@ import aiohttp
 import msgspec
 import orjson
 
-from edl.api.core import Pod
-from edl.kube import memory
-from edl.kube.budget import Budget
-from edl.kube.client import Client
-from edl.kube.credentials import Account, Auth, fixed
-from edl.kube.fields import by_field, by_label, by_namespace, by_owner
-from edl.kube.informer import Informer
-from edl.kube.resource import Resource
-from edl.kube.transport import HttpTransport
+from edl.api.kubernetes.core import Pod
+from edl.kube.auth.credentials import Auth, ClientConfig, fixed_auth
+from edl.kube.cache import memory
+from edl.kube.cache.indexes import by_field, by_label, by_namespace, by_owner
+from edl.kube.cache.informer import Informer
+from edl.kube.rest.client import Client
+from edl.kube.rest.rate_limiter import RateLimiter
+from edl.kube.rest.resource import Resource
+from edl.kube.rest.transport import HttpTransport
 
 PODS = Resource("", "v1", "pods", "Pod")
 PAGE = 500
@@ -205,7 +205,9 @@ class Meter:
 async def run_informer(url: str, pods: int, events: int) -> dict[str, float]:
     """As the operator uses it: pages, cache, four indexes, one handler that names the owner."""
     memory.tune()
-    client = Client(HttpTransport(Account(url, fixed(Auth()))), budget=Budget(qps=10_000, burst=10_000))
+    client = Client(
+        HttpTransport(ClientConfig(url, fixed_auth(Auth()))), rate_limiter=RateLimiter(qps=10_000, burst=10_000)
+    )
     indexes = {
         "owner": by_owner,
         "job": by_label("edl.dev/job"),

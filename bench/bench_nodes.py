@@ -19,11 +19,11 @@ from typing import Any
 
 import psutil
 
-from edl.api.core import Pod
+from edl.api.kubernetes.core import Pod
 from edl.embedded.cluster import EmbeddedCluster, embedded_cluster
-from edl.embedded.node.reporting import PODS
 from edl.embedded.node.supervisor import processes
-from edl.kube.client import Client
+from edl.embedded.resources import PODS
+from edl.kube.rest.client import Client
 
 COUNT = int(os.environ.get("EDL_BENCH_PODS", "500"))
 
@@ -77,7 +77,7 @@ def marked(owner: str) -> int:
 
 
 async def pods_on_one_machine(home: Path, bound: float) -> None:
-    async with embedded_cluster(home=home, nodes=2, cpu="1000", memory="1000Gi", operator=False) as cluster:
+    async with embedded_cluster(home=home, nodes=2, cpu="1000", memory="1000Gi") as cluster:
         print(f"{COUNT} pods, sandbox {cluster.host.runtime.mode}; {COUNT} bare shells take {bound:.1f} s")
         before = resource.getrusage(resource.RUSAGE_SELF)
         started = await start_all(cluster.client)

@@ -1,4 +1,4 @@
-"""What the operator costs: CPU and calls per job from submission to running, CPU and memory at rest, and how soon.
+"""Costs of the operator: CPU and calls per job from submission to running, CPU and memory at rest, and how soon.
 
 200 jobs of 8 trainers on an embedded API server; kubelets are played by a loop that calls every pod running. The
 operator is a process of its own, so that its CPU is its own; the bound printed beside it is what its calls alone cost a
@@ -18,17 +18,19 @@ from typing import Any
 
 import psutil
 
-from edl.api import timestamp
-from edl.api.core import Pod
+from edl.api.kubernetes import timestamp
+from edl.api.kubernetes.core import Pod
+from edl.cli.local.admission import edl_rules
+from edl.cli.local.services import operator_with_brain
 from edl.embedded.cluster import ClusterSettings, running_cluster
 from edl.embedded.server import ADMIN, Server
-from edl.kube.budget import Budget
-from edl.kube.client import Client
-from edl.kube.credentials import Account, Auth, fixed
-from edl.kube.errors import ApiError
-from edl.kube.informer import Informer
-from edl.kube.transport import HttpTransport
-from edl.operator.job_service.configmap import CONFIGMAPS
+from edl.kube.auth.credentials import Auth, ClientConfig, fixed_auth
+from edl.kube.cache.informer import Informer
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.rate_limiter import RateLimiter
+from edl.kube.rest.transport import HttpTransport
+from edl.operator.job_service.configmap_store import CONFIGMAPS
 from edl.operator.resources import NODES, PODS, TRAINING_JOBS
 
 JOBS, TRAINERS, NODE_COUNT = 200, 8, 50
@@ -49,8 +51,8 @@ def job(name: str, trainers: int, entrypoint: str = "true", **spec: Any) -> dict
 
 
 def client_of(url: str) -> Client:
-    account = Account(url, fixed(Auth({"Authorization": f"Bearer {TOKEN}"})))
-    return Client(HttpTransport(account), budget=Budget(qps=1e6, burst=1_000_000))
+    account = ClientConfig(url, fixed_auth(Auth({"Authorization": f"Bearer {TOKEN}"})))
+    return Client(HttpTransport(account), rate_limiter=RateLimiter(qps=1e6, burst=1_000_000))
 
 
 class Kubelets:
@@ -174,7 +176,7 @@ def spent(process: psutil.Process) -> float:
 
 async def many_jobs() -> None:
     with tempfile.TemporaryDirectory() as directory:
-        async with Server(None, tokens={TOKEN: ADMIN}) as server:
+        async with Server(None, tokens={TOKEN: ADMIN}, custom_admission=edl_rules) as server:
             client = client_of(server.url)
             await add_nodes(client)
             kubelets = Kubelets(client)
@@ -211,9 +213,9 @@ async def latencies() -> None:
     """On real processes: how soon a job runs, and how soon room that is freed is used."""
     with tempfile.TemporaryDirectory() as directory:
         settings = ClusterSettings(
-            home=Path(directory), capacity={"cpu": "4", "memory": "8Gi"}, caller=dict(os.environ)
+            home=Path(directory), capacity={"cpu": "4", "memory": "8Gi"}, caller=dict(os.environ), admission=edl_rules
         )
-        async with running_cluster(settings) as cluster:
+        async with running_cluster(settings, services=[operator_with_brain]) as cluster:
             started, used = [], []
             for _ in range(REPEATS):
                 one, two = await _latency(cluster.client)

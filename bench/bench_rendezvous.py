@@ -1,8 +1,10 @@
-"""How long training stops when a worker is killed, joins or leaves: torchrun with c10d as it comes, with c10d tuned as
-well as is known, and with EDL's rendezvous; and how long the rendezvous alone takes.
+"""Pauses of training when a worker is killed, joins or leaves: torchrun with c10d as it comes, with c10d tuned as
+well as is known, with EDL's rendezvous, and with checkpoints in memory besides; and what the rendezvous alone takes.
 
-Every row is the same unmodified script (examples/pytorch/train.py) on three agents of one worker each; a pause is the
-time between the last step of the old group and the first step of the new one, as the workers themselves noted it.
+Every row is the same unmodified script (examples/pytorch/train.py) on three agents of one worker each, but for the one
+whose checkpoints are in memory (train_checkpointer.py); each saves every five steps. A pause is the time between the
+last step of the old group and the first step of the new one, as the workers themselves noted it. Steps done again are
+those that the old group had done already.
 Needs torch: `make bench-frameworks`. All raw times are printed.
 """
 
@@ -21,16 +23,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.frameworks.torchrun.group import Group, Leader  # noqa: E402 - after the path
+from tests.tier_frameworks.torchrun.group import SCRIPT, Group, Leader  # noqa: E402 - after the path
 
 from edl.operator.job_service import JobRecord, JobService, MemoryStore  # noqa: E402
-from edl.runtime.rendezvous.link import Address, Link  # noqa: E402
-from edl.runtime.rendezvous.messages import Hello  # noqa: E402
-from edl.runtime.rendezvous.standing import Standing  # noqa: E402
+from edl.protocol.rendezvous import Hello  # noqa: E402
+from edl.runtime.torch.agent_state import AgentState  # noqa: E402
+from edl.runtime.torch.connection import Address, RendezvousConnection  # noqa: E402
 
 EVENTS = {"kill": (3, 2), "join": (2, 3), "leave": (3, 2)}  # how many train before and after
 STUCK = 100.0  # an event that takes longer is given up: twice what torchrun's own timeouts add up to
@@ -44,6 +47,7 @@ class Way:
     backend: str
     conf: str = ""
     env: dict[str, str] = field(default_factory=dict)
+    script: Path = SCRIPT
 
 
 WAYS = (
@@ -51,15 +55,22 @@ WAYS = (
     Way("c10d, a store per round", "c10d", "", NEW_STORE),
     Way("c10d, tuned", "c10d", "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3", NEW_STORE),
     Way("edl, workers not kept warm", "edl", "warm=0"),
+    Way("edl, Checkpointer", "edl", script=SCRIPT.with_name("train_checkpointer.py")),
     Way("edl", "edl"),
 )
+
+
+class Pause(NamedTuple):
+    seconds: float
+    again: int
+    """Steps that were done a second time."""
 
 
 class Stage:
     """Three agents; the first one is never touched, because with c10d nobody survives it."""
 
     def __init__(self, way: Way, folder: Path, leader: Leader) -> None:
-        self._way, self._group = way, Group(folder, leader, nnodes="2:4")
+        self._way, self._group = way, Group(folder, leader, nnodes="2:4", script=way.script)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self._endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -78,8 +89,8 @@ class Stage:
                 env |= {"PET_RDZV_ENDPOINT": self._endpoint, "PET_MAX_RESTARTS": "20", "PET_RDZV_CONF": conf}
             self._group.train(pod, pause=0.1, env=env)
 
-    def pause(self, event: str, before: int, after: int) -> float | None:
-        """Seconds without a step, None if training did not come back."""
+    def pause(self, event: str, before: int, after: int) -> Pause | None:
+        """None if training did not come back."""
         if self._wait(before, time.monotonic(), count=5) is None:
             return None
         victim = max(self._group.agents)
@@ -94,8 +105,11 @@ class Stage:
         first = self._wait(after, since, count=1)
         if first is None:
             return None
-        last: float = max(line["at"] for line in self._group.steps() if line["world"] == before and line["at"] < first)
-        return first - last
+        lines = self._group.steps()
+        old = [line for line in lines if line["world"] == before and line["at"] < first]
+        begun = min(line["step"] for line in lines if line["world"] == after and line["at"] >= first)
+        again = max(0, max(line["step"] for line in old) + 1 - begun)
+        return Pause(first - max(line["at"] for line in old), again)
 
     def _wait(self, world: int, since: float, count: int) -> float | None:
         end = time.monotonic() + STUCK
@@ -127,19 +141,23 @@ def stage(way: Way, agents: int) -> Iterator[Stage]:
             leader.close()
 
 
-def run(way: Way, pauses: dict[str, list[float | None]]) -> None:
+def run(way: Way, pauses: dict[str, list[Pause | None]]) -> None:
     """One pause of each kind, as far as they get."""
     with stage(way, 3) as made:
         for event, (before, after) in EVENTS.items():
             took = made.pause(event, before, after)
             pauses[event].append(took)
-            print(f"{way.name}: {event} {'stuck' if took is None else f'{took:.2f} s'}", flush=True)
+            shown = "stuck" if took is None else f"{took.seconds:.2f} s, {took.again} steps done again"
+            print(f"{way.name}: {event} {shown}", flush=True)
             if took is None:
                 break
 
 
-def report(found: dict[str, dict[str, list[float | None]]]) -> None:
-    none: dict[str, list[float | None]] = {event: [] for event in EVENTS}
+Found = dict[str, dict[str, list[Pause | None]]]
+
+
+def report(found: Found) -> None:
+    none: dict[str, list[Pause | None]] = {event: [] for event in EVENTS}
     ours = {event: _median(found.get(WAYS[-1].name, none)[event]) for event in EVENTS}
     print(f"{'pause of training (s)':<28}" + "".join(f"{event:>8} {'x edl':>7}  raw{'':<14}" for event in EVENTS))
     for name, pauses in found.items():
@@ -147,19 +165,25 @@ def report(found: dict[str, dict[str, list[float | None]]]) -> None:
         for event in EVENTS:
             median, own = _median(pauses[event]), ours[event]
             ratio = f"{median / own:.1f}" if median is not None and own else "-"
-            raw = " ".join("stuck" if one is None else f"{one:.2f}" for one in pauses[event])
+            raw = " ".join("stuck" if one is None else f"{one.seconds:.2f}" for one in pauses[event])
             shown = f"{median:.2f}" if median is not None else f"> {STUCK:g}" if pauses[event] else "-"
             cells.append(f"{shown:>8} {ratio:>7}  {raw:<17}")
         print(f"{name:<28}" + "".join(cells))
     for name, wanted in zip((way.name for way in WAYS), (10, 10, 4), strict=False):
         tried, own = found.get(name, none)["kill"], ours["kill"]
         if tried and own:
-            least = min(STUCK if one is None else one for one in tried)
+            least = min(STUCK if one is None else one.seconds for one in tried)
             print(f"a kill stops training {least / own:.1f} times as long with {name} as with edl (wanted: {wanted})")
 
 
-def _median(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
+def report_repeated(found: Found) -> None:
+    for name, pauses in found.items():
+        steps = {event: [one.again for one in pauses[event] if one is not None] for event in EVENTS}
+        print(f"{name:<28}steps done again: " + ", ".join(f"{event} {steps[event]}" for event in EVENTS))
+
+
+def _median(values: list[Pause | None]) -> float | None:
+    known = [value.seconds for value in values if value is not None]
     return statistics.median(known) if known else None
 
 
@@ -171,22 +195,22 @@ async def rendezvous_alone(agents: int) -> list[float]:
     service.lead()
     runner = await service.serve("127.0.0.1", 0)
     address = Address(f"http://127.0.0.1:{runner.addresses[0][1]}/v1/jobs/ns/j/rendezvous", "t")
-    links: dict[str, Link] = {}
+    by_name: dict[str, RendezvousConnection] = {}
     tasks = []
     for name in names:
-        standing = Standing(Hello(agent=f"{name}/1", run="r", minimum=1, maximum=agents))
-        standing.wait(f"{name}:1")
-        links[name] = Link(address, standing, changed=_again(links, name))
-        tasks.append(asyncio.create_task(links[name].run()))
+        state = AgentState(Hello(agent=f"{name}/1", run="r", minimum=1, maximum=agents))
+        state.wait(f"{name}:1")
+        by_name[name] = RendezvousConnection(address, state, changed=_again(by_name, name))
+        tasks.append(asyncio.create_task(by_name[name].run()))
     times = []
     for gone in names[: agents // 2]:
         number = 1 + names.index(gone)
-        await _until(lambda n=number: all(link.standing.number == n for link in links.values()))  # type: ignore[misc]  # mypy: a default is no argument
-        links.pop(gone)
+        await _until(lambda n=number: all(connection.state.number == n for connection in by_name.values()))  # type: ignore[misc]  # mypy: a default is no argument
+        by_name.pop(gone)
         began = time.perf_counter()
-        record = JobRecord(uid="u", token="t", target=agents, pods=frozenset(links))
+        record = JobRecord(uid="u", token="t", target=agents, pods=frozenset(by_name))
         service.changed(("ns", "j", "edl"))
-        await _until(lambda n=number: all(link.standing.number == n + 1 for link in links.values()))  # type: ignore[misc]  # as above
+        await _until(lambda n=number: all(connection.state.number == n + 1 for connection in by_name.values()))  # type: ignore[misc]  # as above
         times.append((time.perf_counter() - began) * 1000)
     for task in tasks:
         task.cancel()
@@ -196,13 +220,13 @@ async def rendezvous_alone(agents: int) -> list[float]:
     return times
 
 
-def _again(links: dict[str, Link], name: str) -> Callable[[], None]:
+def _again(by_name: dict[str, RendezvousConnection], name: str) -> Callable[[], None]:
     def changed() -> None:
-        link = links.get(name)
-        if link and link.standing.stale:
-            link.standing.wait(f"{name}:{link.standing.number + 1}")
-            link.standing.stale = ""
-            link.say()
+        connection = by_name.get(name)
+        if connection and connection.state.stale:
+            connection.state.wait(f"{name}:{connection.state.number + 1}")
+            connection.state.stale = ""
+            connection.report_changed()
 
     return changed
 
@@ -227,7 +251,7 @@ def main() -> None:
         print("pauses of training are not measured: torch is not installed here; `make bench-frameworks` does it")
         return
     ways = [way for way in WAYS if options.only in way.name]
-    found: dict[str, dict[str, list[float | None]]] = {way.name: {event: [] for event in EVENTS} for way in ways}
+    found: Found = {way.name: {event: [] for event in EVENTS} for way in ways}
     try:
         for _ in range(options.rounds):
             for way in reversed(ways):  # the slowest last
@@ -235,6 +259,7 @@ def main() -> None:
     finally:
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
         report(found)
+        report_repeated(found)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How fast parameters move and tasks are given out, beside what the machine allows.
+"""Speed of parameters and task leases, against what the machine allows.
 
 Every server is a process of its own on loopback. Parameters: one shard, dense pushes and pulls of 16 MB, and sparse
 rows; the bounds, in the same run, are the same bytes through a bare socket into a buffer and a copy in memory.
@@ -23,13 +23,13 @@ from pathlib import Path
 import numpy as np
 
 from edl.runtime.environment import Environment
-from edl.runtime.master.messages import Acknowledged, Assignment, Done, Get, Hello, Holding, Stat, Welcome
-from edl.runtime.master.run import Master
-from edl.runtime.model import Dense, Kind, Model, Optimizer, Rows
-from edl.runtime.pserver.messages import Init, Pull, PullRows, Push, Pushed, Restore
-from edl.runtime.pserver.server import ParameterServer
+from edl.runtime.parameters.messages import Init, Pull, PullRows, Push, Pushed, Restore
+from edl.runtime.parameters.model import Dense, Kind, Model, Optimizer, Rows
+from edl.runtime.parameters.server import ParameterServer
 from edl.runtime.rpc import Client, Nothing, Reply, Server, listen
-from edl.runtime.training.local import LocalService
+from edl.runtime.tasks.messages import Acknowledged, Assignment, Done, GetStats, GetTask, Hello, LeasedTask, Welcome
+from edl.runtime.tasks.run import Master
+from edl.runtime.trainer_api.local_job import LocalService
 
 TOKEN = "bench"
 ELEMENTS = 4 << 20  # 16 MB of float32
@@ -38,12 +38,12 @@ ROWS, WIDTH = 10_000, 16
 
 
 class Echoes:
-    messages = Stat
+    messages = GetStats
 
     def connected(self) -> "Echoes":
         return self
 
-    def handle(self, message: Stat, payload: memoryview) -> Reply:
+    def handle(self, message: GetStats, payload: memoryview) -> Reply:
         return Reply()
 
     def closed(self) -> None:
@@ -200,18 +200,18 @@ def tasks(count: int) -> None:
         client = Client(address, TOKEN)
         began = time.perf_counter()
         for _ in range(count):
-            client.call(Stat(), Nothing)
+            client.call(GetStats(), Nothing)
         echo = count / (time.perf_counter() - began)
         client.close()
     with server("master") as address:
         ask, tell, beats = (Client(address, TOKEN) for _ in range(3))
-        beats.call(Hello(1, "bench", courier=True), Welcome)
+        beats.call(Hello(1, "bench", heartbeat=True), Welcome)
         for client in (ask, tell):
             client.call(Hello(1, "bench"), Welcome)
-        finished: list[Holding] = []
+        finished: list[LeasedTask] = []
         began = time.perf_counter()
-        while (answer := ask.call(Get(count, 1, 5.0), Assignment)).holding is not None:
-            finished.append(answer.holding)
+        while (answer := ask.call(GetTask(count, 1, 5.0), Assignment)).task is not None:
+            finished.append(answer.task)
             if len(finished) == 64:  # as many as a courier gathers while a write is on its way
                 tell.call(Done(finished), Acknowledged)
                 finished = []

@@ -16,11 +16,11 @@ from typing import Any
 
 from msgspec import structs
 
-from edl.api.core import Pod, convert
-from edl.scheduler.objects import Objects, from_plain
+from edl.api.kubernetes.core import Pod, convert
 from edl.scheduler.plan import Plan, plan
 from edl.scheduler.settings import Settings
-from edl.scheduler.snapshot import SnapshotBuilder
+from edl.scheduler.snapshot.builder import SnapshotBuilder
+from edl.scheduler.snapshot.objects import Objects, from_plain
 
 NOW = 1_900_000_000.0
 GPUS = 4
@@ -71,11 +71,12 @@ def job(number: int) -> Data:
 class Cluster:
     """Jobs at what the scheduler itself gives them on an empty cluster; then a few end and a few come."""
 
-    def __init__(self, jobs: int, nodes: int) -> None:
+    def __init__(self, jobs: int, nodes: int, policy: str = "cfs") -> None:
         self.plain_jobs = [job(number) for number in range(jobs)]
         self.nodes = from_plain([node(number) for number in range(nodes)]).nodes
         typed = from_plain(self.plain_jobs).jobs
-        first = plan(SnapshotBuilder().build(Objects(nodes=self.nodes, jobs=typed)), now=NOW, settings=Settings())
+        empty = SnapshotBuilder().build(Objects(nodes=self.nodes, jobs=typed))
+        first = plan(empty, now=NOW, settings=Settings(policy=policy))
         by_uid = {one.metadata.uid: one for one in typed}
         self.pods: list[Pod] = []
         self.jobs = []
@@ -166,6 +167,19 @@ class Row:
         return f"{self.jobs:7} {self.nodes:7} {self.pods:7} {times} {self.floor * 1e3:9.2f} {ratio:9.1f}"
 
 
+def against_cfs(jobs: int, nodes: int) -> str:
+    """A plan of each policy for a cluster at its own sizes, at rest but for a few jobs."""
+    times = {}
+    for policy in ("cfs", "goodput"):
+        cluster, chosen = Cluster(jobs, nodes, policy), Settings(policy=policy)
+        snapshot = SnapshotBuilder().build(cluster.objects())
+        memory = plan(snapshot, now=NOW, settings=chosen).memory
+        times[policy] = cpu_time(lambda: plan(snapshot, memory, now=NOW, settings=chosen), 5)  # noqa: B023  # at once
+    ratio = times["goodput"] / times["cfs"]
+    shown = ", ".join(f"{policy} {seconds * 1e3:.1f} ms" for policy, seconds in times.items())
+    return f"{jobs} jobs, {nodes} nodes: {shown}, {ratio:.1f}x"
+
+
 def _whole(objects: Objects) -> Plan:
     return plan(SnapshotBuilder().build(objects), now=NOW)
 
@@ -187,6 +201,7 @@ def main() -> None:
     print(HEAD)
     for jobs, nodes in ((20, 16), (2560, 1024)) + (() if quick else ((10_000, 12_500),)):
         print(Row(jobs, nodes).show(), flush=True)
+    print("a plan at rest:", against_cfs(2560, 1024), flush=True)
     by_jobs = [Row(jobs, 1024) for jobs in ((320, 640, 1280) if quick else (320, 640, 1280, 2560, 5120))]
     by_nodes = [Row(1280, nodes) for nodes in ((512, 1024, 2048) if quick else (512, 1024, 2048, 4096, 8192))]
     for row in (*by_jobs, *by_nodes):

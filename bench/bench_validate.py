@@ -1,4 +1,4 @@
-"""How fast manifests are judged: 10,000 of mixed quality, per CPU-second, beside what merely parsing their YAML costs.
+"""Speed of validation: 10,000 of mixed quality, per CPU-second, beside what merely parsing their YAML costs.
 
 The bound is PyYAML's C loader, which says nothing about lines, duplicates or types. Also: what `edl` costs to start.
 """
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import yaml
 
-from edl.api.admission import check
-from edl.cli.manifests import Manifest
-from edl.cli.validate import inspected
-from edl.cli.yaml_text import documents
+from edl.cli.commands.jobs.validate import inspected
+from edl.cli.input.manifests import Manifest
+from edl.cli.input.yaml_text import documents
+from edl.jobs.admission import check
 
 COUNT = 10_000
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.yaml"))

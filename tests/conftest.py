@@ -1,4 +1,4 @@
-"""What every test shares: the rule that a skipped test fails the gate unless it said beforehand why it may skip."""
+"""Rules that every test shares: a skipped test fails the gate unless it said beforehand why it may skip."""
 
 import gc
 
@@ -8,11 +8,13 @@ from hypothesis import HealthCheck, settings
 gc.disable()  # collecting the tests makes a great many objects and no garbage; a quarter of its time would go there
 
 # How fast a busy machine makes examples says nothing about the product.
-settings.register_profile("edl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run, so that a change alone makes a test fail; `make fuzz` looks for new ones.
+settings.register_profile("edl", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("fuzz", settings.get_profile("edl"), derandomize=False, print_blob=True)
 settings.load_profile("edl")
 
 # One of each cluster per session, whichever tests ask for it.
-pytest_plugins = ["tests.kube.workers", "tests.kube.clusters", "tests.kube.installed"]
+pytest_plugins = ["tests.tier_kube.workers", "tests.tier_kube.clusters", "tests.tier_kube.installed"]
 
 _skipped: list[str] = []
 

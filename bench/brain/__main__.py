@@ -1,4 +1,4 @@
-"""How good the Brain's decisions are, and how fast.
+"""Quality and speed of the Brain's decisions.
 
 Regret: decisions are replayed on recorded samples and the samples trained in an hour are compared with those of the
 best fixed size known afterwards. Beside it, on the same samples, the nine rules of the Brain that went before, and the

@@ -10,8 +10,8 @@ from statistics import mean
 
 import msgspec
 
-from edl.brain.policy.facts import Sample
-from edl.brain.policy.units import SERVER, WORKER
+from edl.protocol.job_facts import Sample
+from edl.protocol.resources import SERVER, WORKER
 
 GIB = 1024
 MAX_WORKERS, MAX_SERVERS = 60, 15

@@ -9,7 +9,7 @@ from statistics import mean
 
 import msgspec
 
-from edl.brain.policy.facts import PodUse, Sample
+from edl.protocol.job_facts import PodUsage, Sample
 
 PERIOD, PAUSE = 30.0, 2.0
 QUEUES = {"queue-6": (0.05, 0.01), "queue-12": (0.11, 0.01), "queue-3": (0.02, 0.01)}  # own seconds, shared seconds
@@ -29,7 +29,7 @@ class Recording(msgspec.Struct):
 
     def sample(self, workers: int, now: float, rng: random.Random) -> Sample:
         rate, busy = rng.choice(self.sizes[min(workers, max(self.sizes))])
-        use = PodUse(busy, 500, 1.0, 2048)
+        use = PodUsage(busy, 500, 1.0, 2048)
         return Sample(now, PERIOD - PAUSE, workers, rate, 1, {"ps-0": use})
 
 

@@ -9,11 +9,12 @@ from bench.brain.nine_rules import optimize_job_worker_create_resource, optimize
 from bench.brain.recordings import PAUSE, PERIOD, Recording
 
 from edl.brain.policy.decide import decide
-from edl.brain.policy.facts import Features, JobFacts, PlanRecord, Sample
-from edl.brain.policy.history import speed
+from edl.brain.policy.evaluation import evaluated
+from edl.brain.policy.history import median_throughput
 from edl.brain.policy.settings import DEFAULTS, Settings
-from edl.brain.policy.startup import start
-from edl.brain.policy.units import WORKER
+from edl.brain.policy.startup import startup_plan
+from edl.protocol.job_facts import Features, JobFacts, PlanRecord, Sample
+from edl.protocol.resources import WORKER
 
 HOUR = 3600.0
 
@@ -47,18 +48,18 @@ class Ours:
         now = samples[-1].time
         samples = [msgspec.structs.replace(sample, pods={}) for sample in samples]
         if not self._plans:
-            self._plans.append(PlanRecord(1, 0.0, start(Features(), [], None, self._settings)))
+            self._plans.append(PlanRecord(1, 0.0, startup_plan(Features(), [], None, self._settings)))
         plan = self._plans[-1].plan
         facts = JobFacts(features=Features(), present=plan.roles, granted={WORKER: workers}, samples=tuple(samples),
                          plans=tuple(self._plans), remaining=1e12, pause=PAUSE)  # fmt: skip
-        verdict = decide(facts, now, self._settings)
-        if verdict.judgement is not None:
-            self._plans[-1] = msgspec.structs.replace(
-                self._plans[-1], obtained=verdict.judgement.obtained, verdict=verdict.judgement.verdict
+        decision = decide(facts, now, self._settings)
+        if decision.evaluation is not None:
+            self._plans[-1] = evaluated(self._plans[-1], decision.evaluation)
+        if decision.plan is not None:
+            before = median_throughput(
+                [one for one in samples if one.time > self._plans[-1].time][-self._settings.samples :]
             )
-        if verdict.plan is not None:
-            before = speed([one for one in samples if one.time > self._plans[-1].time][-self._settings.samples :])
-            self._plans.append(PlanRecord(len(self._plans) + 1, now, verdict.plan, before))
+            self._plans.append(PlanRecord(len(self._plans) + 1, now, decision.plan, before))
         return self._plans[-1].plan.roles[WORKER].replicas
 
 

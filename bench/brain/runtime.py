@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 from bench.brain.recordings import Recording
-from tests.runtime.trainer.cluster import Cluster, cluster
+from tests.runtime.easydl_trainer.cluster import Cluster, cluster
 
-from edl.brain.policy.facts import Sample
+from edl.protocol.job_facts import Sample
 
 MOST, EACH = 10, 3
 PERIOD = 2.5  # seconds of a sample: a twelfth of the usual, so all is noisier than in use

@@ -20,10 +20,12 @@ os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
 from edl.brain.credentials import Credentials
 from edl.brain.database import connect
 from edl.brain.policy.settings import DEFAULTS
+from edl.brain.quotas import Quota
 from edl.brain.run import serve
 folder = Path(sys.argv[1])
 credentials = Credentials(folder / "key", folder / "tls.crt", folder / "tls.key")
 asyncio.run(serve(connect(str(folder / "brain.db")), credentials, host="localhost", port=0, settings=DEFAULTS,
+                  quota=Quota(jobs=10**6, mebibytes=10**6, calls=10**6), share_history=False,
                   ready=lambda url: print(url, flush=True)))
 """
 # The bound: the same requests, answered without doing anything.

@@ -1,4 +1,4 @@
-"""How long a plan takes with many past jobs, at rest and while reports pour in, and what a report costs."""
+"""Latency of a plan with many past jobs, at rest and under a load of reports, and the cost of a report."""
 
 import asyncio
 import random
@@ -13,24 +13,28 @@ import aiohttp
 import msgspec
 from bench.brain.served import EMPTY, KEY, SERVER, Served, served
 
-from edl.brain.messages import Ask, Beginning, Report
-from edl.brain.policy.facts import Features, Plan, PlanRecord, PodUse, Sample
-from edl.brain.policy.lessons import Lesson, Peak
-from edl.brain.policy.units import SERVER as SERVERS
-from edl.brain.policy.units import WORKER, Resource, RolePlan
+from edl.brain.policy.past_jobs import JobSummary, PeakUsage
+from edl.brain.quotas import Quota
 from edl.brain.sqlite import SqliteDatabase
 from edl.brain.store import Store
 from edl.brain.tokens import mint
+from edl.protocol.brain import Ask, Beginning, Report
+from edl.protocol.job_facts import Features, PlanRecord, PodUsage, ResourcePlan, Sample
+from edl.protocol.resources import SERVER as SERVERS
+from edl.protocol.resources import WORKER, Resource, RolePlan
 
 JOBS = 200  # that report
 RATE = 1000  # reports per second that are offered
-PODS = {f"worker-{index}": PodUse(0.5, 500, 1.0, 2048) for index in range(4)} | {"ps-0": PodUse(0.7, 800, 1.0, 2048)}
+PODS = {f"worker-{index}": PodUsage(0.5, 500, 1.0, 2048) for index in range(4)} | {
+    "ps-0": PodUsage(0.7, 800, 1.0, 2048)
+}
+UNBOUNDED = Quota(jobs=10**6, mebibytes=10**6)
 NEW = Features(program="python train7.py", batch=64, records=1e6)
 
 
 async def fill(path: Path, count: int) -> None:
     """Past jobs as they are left: features, a few plans, their newest samples, a lesson each."""
-    store, rng = Store(SqliteDatabase(str(path))), random.Random(1)
+    store, rng = Store(SqliteDatabase(str(path)), UNBOUNDED), random.Random(1)
     await store.open()
     for first in range(0, count, 500):
         await asyncio.gather(*(_past(store, number, rng) for number in range(first, min(first + 500, count))))
@@ -50,11 +54,14 @@ async def _past(store: Store, number: int, rng: random.Random) -> None:
     each = Resource(cpu=2.0, memory=4096)
     roles = {WORKER: RolePlan(rng.randrange(1, 30), each), SERVERS: RolePlan(rng.randrange(1, 5), each)}
     samples = [Sample(30.0 * at, 28.0, 4, 40.0, 1, PODS) for at in range(1, 21)]
-    plans = [PlanRecord(at, 90.0 * at, Plan("workers-curve", "it rose", roles), 30.0, 40.0, "paid") for at in (1, 2, 3)]
+    plans = [
+        PlanRecord(at, 90.0 * at, ResourcePlan("workers-curve", "it rose", roles), 30.0, 40.0, "paid")
+        for at in (1, 2, 3)
+    ]
     await store.begin(job, features, float(number))
-    await store.report(job, samples, plans)
-    peaks = {WORKER: Peak(1.5, 3000), SERVERS: Peak(1.0, 2000)}
-    await store.teach(Lesson(job, float(number), features, roles, 100.0, peaks, None, "succeeded"))
+    await store.report(job, samples, plans, now=float(number))
+    peaks = {WORKER: PeakUsage(1.5, 3000), SERVERS: PeakUsage(1.0, 2000)}
+    await store.save_summary(JobSummary(job, float(number), features, roles, 100.0, peaks, None, "succeeded"))
 
 
 class Asker:
@@ -114,7 +121,7 @@ async def _start(ask: Asker) -> None:
 
 async def _next(ask: Asker, number: int) -> None:
     """A report and a question, as a trainer sends them every half minute: the job has 300 samples of seven sizes."""
-    plan = Plan("start-cold", "bench", {WORKER: RolePlan(8, Resource(cpu=1.0)), SERVERS: RolePlan(1)})
+    plan = ResourcePlan("start-cold", "bench", {WORKER: RolePlan(8, Resource(cpu=1.0)), SERVERS: RolePlan(1)})
     sample = Sample(9_000.0 + 30 * number, 28.0, 8, 75.0, 1, PODS)
     records = (PlanRecord(1, 0.0, plan, 0.0, 20.0, "safety"),)
     await ask("new", "/plan", Ask(present=plan.roles, granted={WORKER: 8}, samples=(sample,), plans=records))
@@ -141,6 +148,7 @@ async def _offered(brain: Served, seconds: float) -> None:
     Times are from when a call was due. Connections are there already, as those of trainers are."""
     took: dict[str, list[float]] = {"reports": [], "start-up plans meanwhile": [], "running plans meanwhile": []}
     async with asking(brain) as ask, asyncio.TaskGroup() as calls:
+        await asyncio.gather(*(ask(f"r{number}", "", Beginning(NEW)) for number in range(JOBS)))
         await asyncio.gather(*(ask.report(number) for number in range(64)))
         began, busy = time.perf_counter(), brain.busy()
 

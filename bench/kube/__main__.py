@@ -3,6 +3,8 @@
 startup: jobs of eight pods on 200 kwok nodes, from submission to running. Aims are held against the median of rounds.
 plans: random plans against the real kube-scheduler, which binds them or makes us withdraw them.
 growth: what etcd grows by per task while fifty jobs use the job service.
+sizing: whether two operators with the resources that `edl install` gives them bear 1,000 jobs; needs root, and is run
+        only if it is named.
 """
 
 import argparse
@@ -16,9 +18,13 @@ from bench.kube.aims import SECONDS_OF_A_PLAN, compared
 from bench.kube.contenders import CONTENDERS, WORKERS, Contender
 from bench.kube.growth import measure_growth
 from bench.kube.plans import try_plans
+from bench.kube.sizing import prove
 from bench.kube.startup import NODES, Result, measure, median
 
+from edl.install.options import InstallOptions
+
 PARTS = ("startup", "plans", "growth")
+NAMED = ("sizing",)  # run only if they are named
 JOBS_OF_GROWTH, SECONDS_OF_GROWTH = 50, 60.0
 COLUMNS = (
     ("jobs", 5),
@@ -38,14 +44,15 @@ HEAD = " ".join(["".ljust(20), *(name.rjust(width) for name, width in COLUMNS)])
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.kube", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (all)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join((*PARTS, *NAMED))}")
     parser.add_argument("--jobs", default="200x3,1000", help="numbers of jobs, and in how many rounds (%(default)s)")
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="who takes part (%(default)s)")
     parser.add_argument("--plans", type=int, default=1000, help="how many (%(default)s)")
+    parser.add_argument("--sizing-jobs", type=int, default=1000, help="jobs of eight pods (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the plans (%(default)s)")
     parser.add_argument("--calls", action="store_true", help="list the calls that were made, by verb and resource")
     options = parser.parse_args()
-    unknown = set(options.parts) - set(PARTS)
+    unknown = set(options.parts) - {*PARTS, *NAMED}
     if unknown:
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     try:
@@ -67,6 +74,8 @@ async def measure_all(options: argparse.Namespace) -> None:
         await plans(options.plans, options.seed)
     if "growth" in parts:
         await growth()
+    if "sizing" in parts:
+        await sizing(options.sizing_jobs)
 
 
 async def plans(count: int, seed: int) -> None:
@@ -87,6 +96,17 @@ async def growth() -> None:
     print(f"{JOBS_OF_GROWTH} jobs that commit {one.tasks} tasks in {seconds} through the job service:")
     print(f"  {one.writes} writes of {one.tasks / one.writes:.1f} tasks each;", end=" ")
     print(f"etcd grows by {one.bytes / one.tasks:.0f} bytes per task until it compacts", flush=True)
+
+
+async def sizing(jobs: int) -> None:
+    proof = await prove(jobs)
+    limit = proof.groups[0].memory_limit / 2**20
+    peaks = " and ".join(f"{peak / 2**20:.0f}" for peak in proof.peaks)
+    print(f"{jobs} jobs, {jobs * WORKERS} pods on {NODES} nodes, two operators with the Deployment's own resources:")
+    print(f"  all run after {proof.running:.0f} s; memory {peaks} of {limit:.0f} MiB at most,", end=" ")
+    print(f"{proof.kills} killed for it; throttled {proof.throttled} times")
+    print(f"  {len(proof.leaders)} led; the lease, which lasts {InstallOptions().lease} s,", end=" ")
+    print(f"was {proof.latest_renewal:.1f} s old at most", flush=True)
 
 
 def _sizes(text: str) -> dict[int, int]:

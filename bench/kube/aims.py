@@ -1,4 +1,4 @@
-"""What the numbers should be, and whether they are: beside the peer's of the same run wherever it has one."""
+"""Aims for the numbers, and whether they are met: beside the peer's of the same run wherever it has one."""
 
 from collections.abc import Iterator, Sequence
 

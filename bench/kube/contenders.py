@@ -1,4 +1,4 @@
-"""Who is compared: an operator, started in a process of its own, and the job of eight pods that it is given."""
+"""The contenders: an operator, started in a process of its own, and the job of eight pods that it is given."""
 
 import asyncio
 import contextlib
@@ -12,10 +12,10 @@ import psutil
 from bench.kube.peer import PYTORCH_JOBS, peer_operator, pytorch_job, worker_spec
 from bench.kube.stage import Stage
 
-from edl.api.kinds import PYTORCH_JOB
-from edl.kube.errors import ApiError
-from edl.kube.lease import LEASES
-from edl.kube.resource import Resource
+from edl.jobs.registry import PYTORCH_JOB
+from edl.kube.controllers.lease import LEASES
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.resource import Resource
 from edl.operator.resources import TRAINING_JOBS, resource_of
 from edl.operator.settings import LEASE, NAMESPACE
 

@@ -1,4 +1,4 @@
-"""What jobs that use the job service cost etcd: bytes and writes per task, while fifty of them commit all the time.
+"""Costs for etcd of jobs that use the job service: bytes and writes per task, while fifty of them commit all the time.
 
 Each job finishes tasks at a steady pace and commits its queue, as a master does, as soon as the last commit is durable.
 """
@@ -12,11 +12,11 @@ from pathlib import Path
 from bench.kube.contenders import edl_operator, training_job
 from bench.kube.stage import Stage, calls_since, staged
 
-from edl.cli.told import environment
-from edl.jobs.environment import CA, TOKEN, URL
-from edl.kube.errors import ApiError
+from edl.cli.connect.pod_environment import environment
+from edl.jobs.core.pods.environment import CA, TOKEN, URL
+from edl.kube.rest.errors import ApiError
 from edl.operator.resources import PODS, TRAINING_JOBS
-from edl.runtime.service import ServiceClient
+from edl.runtime.service_client import ServiceClient
 
 TASKS_PER_SECOND = 10.0
 QUEUE = 2048  # bytes: what a master keeps of a queue of some hundred tasks

@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 import yaml
 from bench.kube.stage import Stage
-from tests.kube.cluster.build import binary, build, sources
+from tests.tier_kube.cluster.build import binary, build, sources
 
-from edl.kube.client import Client
-from edl.kube.resource import Resource
+from edl.kube.rest.client import Client
+from edl.kube.rest.resource import Resource
 from edl.operator.resources import CRDS, NAMESPACES, SECRETS
 
 PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 from bench.kube.stage import FLAGS
-from tests.kube.cluster.cluster import Cluster, provide
-from tests.kube.cluster.kwok import kwok
-from tests.kube.plans import Tally, planning
+from tests.tier_kube.cluster.cluster import Cluster, provide
+from tests.tier_kube.cluster.kwok import kwok
+from tests.tier_kube.plans import Tally, planning
 
 NODES, JOBS_AT_ONCE = 120, 100
 

@@ -1,4 +1,4 @@
-"""Where the comparison takes place: a real control plane of its own, with kwok nodes, new for every run.
+"""The stage of the comparison: a real control plane of its own, with kwok nodes, new for every run.
 
 The limits that Kubernetes' own parts put on their calls by default are raised: at 50 bindings a second the scheduler
 would hide any difference between the operators. The audit log counts calls: it leaves their bodies out, and is one file
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.kube.cluster.cluster import Cluster, provide
-from tests.kube.cluster.kwok import kwok, node
+from tests.tier_kube.cluster.cluster import Cluster, provide
+from tests.tier_kube.cluster.kwok import kwok, node
 
-from edl.kube.budget import Budget
-from edl.kube.client import Client
-from edl.kube.kubeconfig import from_kubeconfig
-from edl.kube.transport import HttpTransport
+from edl.kube.auth.kubeconfig import from_kubeconfig
+from edl.kube.rest.client import Client
+from edl.kube.rest.rate_limiter import RateLimiter
+from edl.kube.rest.transport import HttpTransport
 from edl.operator.resources import NODES
 
 AGENT = "bench"
@@ -78,7 +78,7 @@ async def staged(directory: Path, *, nodes: int, resources: dict[str, str]) -> A
 
 def client_of(kubeconfig: Path) -> Client:
     transport = HttpTransport(from_kubeconfig([kubeconfig]), user_agent=AGENT)
-    return Client(transport, budget=Budget(qps=1e6, burst=1_000_000), timeout=120.0)
+    return Client(transport, rate_limiter=RateLimiter(qps=1e6, burst=1_000_000), timeout=120.0)
 
 
 async def add_nodes(client: Client, count: int, resources: dict[str, str]) -> None:

@@ -17,10 +17,10 @@ import psutil
 from bench.kube.contenders import WORKERS, Contender
 from bench.kube.stage import Stage, calls_since, staged
 
-from edl.api.meta import ObjectMeta
-from edl.kube.client import Client
-from edl.kube.errors import ApiError
-from edl.kube.informer import Informer
+from edl.api.kubernetes.meta import ObjectMeta
+from edl.kube.cache.informer import Informer
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError
 from edl.operator.resources import PODS
 
 NODES, NODE = 200, {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8"}
@@ -75,14 +75,14 @@ async def measure(contender: Contender, jobs: int) -> Result:
         async with (
             staged(Path(directory), nodes=NODES, resources=NODE) as stage,
             contender.operator(stage) as process,
-            _watching(stage.client) as pods,
+            watching(stage.client) as pods,
         ):
-            await _warm_up(stage.client, contender)
+            await warm_up(stage.client, contender)
             return await _race(stage, contender, jobs, process, pods)
 
 
 @contextlib.asynccontextmanager
-async def _watching(client: Client) -> AsyncIterator[Informer[PodSeen]]:
+async def watching(client: Client) -> AsyncIterator[Informer[PodSeen]]:
     pods: Informer[PodSeen] = Informer(client, PODS, PodSeen)
     task = asyncio.create_task(pods.run())
     try:
@@ -93,7 +93,7 @@ async def _watching(client: Client) -> AsyncIterator[Informer[PodSeen]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _warm_up(client: Client, contender: Contender) -> None:
+async def warm_up(client: Client, contender: Contender) -> None:
     """A job that it has said something about proves that it works; then both it and the cluster come to rest."""
     await _created(client, contender, "first")
     while not (await client.get(contender.resource, "first", namespace="default")).get("status"):
@@ -118,7 +118,7 @@ async def _race(
     stage: Stage, contender: Contender, jobs: int, process: psutil.Process, pods: Informer[PodSeen]
 ) -> Result:
     offset, before, started = stage.audit_log.stat().st_size, Used.by(process), time.monotonic()
-    await _submit(stage.client, contender, jobs)
+    await submit(stage.client, contender, jobs)
     submitted = time.monotonic() - started
     while sum(pod.status.phase == "Running" for pod in pods.all()) < jobs * WORKERS:
         await asyncio.sleep(0.1)
@@ -153,7 +153,7 @@ async def _until_quiet(process: psutil.Process) -> None:
         quiet = quiet + 1 if used.operator + used.cluster <= QUIET else 0
 
 
-async def _submit(client: Client, contender: Contender, jobs: int) -> None:
+async def submit(client: Client, contender: Contender, jobs: int) -> None:
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int) -> None:

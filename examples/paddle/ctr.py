@@ -1,4 +1,4 @@
-"""Who clicks, from the categories of an impression: sparse embeddings on PaddlePaddle's own parameter servers.
+"""Click-through rate from the categories of an impression: sparse embeddings on PaddlePaddle's own parameter servers.
 
     python -m edl.paddle ctr.py DIRECTORY
 

@@ -1,9 +1,7 @@
-"""Certificates of our own making: an authority, and what it issues to servers and clients. TLS without asking anybody.
+"""A certificate authority, and the certificates that it issues to servers and clients.
 
-Keys are P-256, which are made in a millisecond. Where an authority and its certificates are kept is its owner's affair.
+Keys are P-256, which take a millisecond to make. Storing an authority and its certificates is the caller's work.
 """
-
-from __future__ import annotations
 
 import ipaddress
 import ssl
@@ -13,8 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = timedelta(days=3650)
@@ -49,18 +48,19 @@ class Pair:
 
 
 class Authority:
-    """ValueError if the pair is not a certificate and a P-256 key."""
+    """ValueError if the pair is not a certificate and its key, of an elliptic curve or RSA. More certificates may
+    follow the authority's own: those above it."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
         self._certificate = x509.load_pem_x509_certificate(pair.certificate)
         key = serialization.load_pem_private_key(pair.key, password=None)
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError("the authority's key is not one of ours")
+        if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+            raise ValueError("the authority's key is neither of an elliptic curve nor RSA")
         self._key = key
 
     @classmethod
-    def create(cls, common_name: str) -> Authority:
+    def create(cls, common_name: str) -> "Authority":
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(common_name, ())
         builder = _builder(name, name, key.public_key(), datetime.now(UTC) + LIFETIME)
@@ -94,6 +94,27 @@ class Authority:
                 x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
             )
         return _pair(builder.sign(self._key, hashes.SHA256()), key)
+
+    @property
+    def ends(self) -> datetime:
+        return self.pair.ends
+
+    @property
+    def may_issue(self) -> bool:
+        """Whether clients will believe it: it says that it is an authority, and the key is its own."""
+        try:
+            basic = self._certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        except x509.ExtensionNotFound:
+            return False
+        return basic.ca and self._certificate.public_key() == self._key.public_key()
+
+    def issued(self, pair: Pair) -> bool:
+        """Whether a certificate is this authority's: by its signature, for names are anybody's."""
+        try:
+            x509.load_pem_x509_certificate(pair.certificate).verify_directly_issued_by(self._certificate)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return True
 
     def server_context(self, pair: Pair, *, accept_clients: bool = True) -> ssl.SSLContext:
         """For a listener; clients may (need not) present a certificate of this authority."""

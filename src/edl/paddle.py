@@ -1,8 +1,8 @@
 """Runs a PaddlePaddle script as a parameter server or a trainer of a TrainingJob: `python -m edl.paddle train.py`.
 
 The script is one for Paddle's own parameter servers (`fleet.init(is_collective=False)`, `a_sync`) and knows nothing of
-EDL. What it finds: the list of servers in its environment, files from the job's queue if the job has a master, and a
-model that is initialised once, however often trainers come and go. For PaddlePaddle 2.6, see docs/runtime.md.
+EDL. It gets the list of servers in its environment, files from the job's queue if the job has a master, and a model
+that is initialised once, however often trainers come and go. For PaddlePaddle 2.6, see docs/train/paddle.md.
 """
 
 import argparse
@@ -15,20 +15,20 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from .runtime.environment import Environment, SettingError
-from .runtime.paddle import hooks
-from .runtime.paddle.servers import (
+from edl.runtime.environment import Environment, SettingError
+from edl.runtime.paddle import hooks
+from edl.runtime.paddle.servers import (
     PSERVER,
     TRAINER,
     LostServerError,
     Servers,
     await_loss,
     await_servers,
-    check_kept,
-    claim,
+    check_unchanged,
     model_servers,
 )
-from .runtime.service import ServiceClient
+from edl.runtime.service_client import ServiceClient
+from edl.runtime.slots import claim_slot, new_holder
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _log_to_stderr() -> None:
-    """By a handler of our own: Paddle takes the root logger for itself."""
+    """Uses a handler of its own: Paddle takes over the root logger."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     ours = logging.getLogger("edl")
@@ -74,29 +74,29 @@ def _give_up(error: LostServerError) -> None:
 
 
 def _end(code: int) -> None:
-    """At once: Paddle's threads abort the process when the interpreter goes before they do."""
+    """Exits at once: Paddle's threads abort the process if the interpreter ends before they do."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def _serve(env: Environment, script: str, arguments: list[str]) -> None:
-    service = _service(env)
-    slot = claim(service, env, PSERVER, env.index, f"{env.pod_ip}:{env.pserver_port}")
+    service = ServiceClient.of(env)
+    slot = claim_slot(service, PSERVER, env.index, new_holder(env), f"{env.pod_ip}:{env.pserver_port}")
     servers = await_servers(service, _count())
-    check_kept(model_servers(service), servers)
+    check_unchanged(model_servers(service), servers)
     log.info("parameter server %d of %d", slot.index, len(servers))
     _run(script, arguments, servers)
 
 
 def _train(env: Environment, script: str, arguments: list[str]) -> None:
-    service = _service(env)
-    slot = claim(service, env, TRAINER, env.index)
+    service = ServiceClient.of(env)
+    slot = claim_slot(service, TRAINER, env.index, new_holder(env))
     servers = await_servers(service, _count())
-    check_kept(model_servers(service), servers)
+    check_unchanged(model_servers(service), servers)
     queue = hooks.FileQueue(servers) if env.master else None
-    hooks.install(hooks.FirstValues(service, servers, slot), queue)
-    threading.Thread(target=lambda: _give_up(await_loss(_service(env), servers)), daemon=True).start()
+    hooks.install(hooks.ModelInitializer(service, servers, slot), queue)
+    threading.Thread(target=lambda: _give_up(await_loss(ServiceClient.of(env), servers)), daemon=True).start()
     with queue or contextlib.nullcontext():
         _run(script, arguments, servers)
 
@@ -107,10 +107,6 @@ def _run(script: str, arguments: list[str], servers: Servers) -> None:
     sys.argv = [script, *arguments]
     sys.path.insert(0, str(Path(script).resolve().parent))
     runpy.run_path(script, run_name="__main__")
-
-
-def _service(env: Environment) -> ServiceClient:
-    return ServiceClient(env.service_url, env.namespace, env.job, env.token, ca=env.service_ca)
 
 
 def _count() -> int:

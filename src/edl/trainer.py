@@ -1,4 +1,4 @@
-"""What a training script imports to take part in an elastic job.
+"""The API of training scripts that take part in an elastic job.
 
 from edl.trainer import Trainer
 
@@ -11,11 +11,12 @@ with Trainer() as trainer:
         trainer.report(loss=loss, samples=len(gradient))
 """
 
-from .runtime.model import Optimizer
-from .runtime.training.courier import Acknowledgement
-from .runtime.training.parameters import Parameters
-from .runtime.training.shards import Shard
-from .runtime.training.task import Task
-from .runtime.training.trainer import JobFailedError, Sparse, Trainer
+from edl.runtime.parameters.model import Optimizer
+from edl.runtime.trainer_api.master_connection import JobFailedError
+from edl.runtime.trainer_api.parameters import Parameters
+from edl.runtime.trainer_api.shards import Shard
+from edl.runtime.trainer_api.task import Task
+from edl.runtime.trainer_api.task_reporter import Acknowledgement
+from edl.runtime.trainer_api.trainer import Sparse, Trainer
 
 __all__ = ["Acknowledgement", "JobFailedError", "Optimizer", "Parameters", "Shard", "Sparse", "Task", "Trainer"]

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from edl.api.admission import check
+from edl.jobs.admission import check
 
 Data = dict[str, Any]
 
@@ -22,6 +22,7 @@ TRAINING_JOB: Data = {
         "ports_num_for_sparse": 1,
         "fault_tolerant": True,
         "mountPath": "/home/work/namespace/",
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "shared"}}],
         "master": _SERVER,
         "pserver": _SERVER,
         "trainer": {
@@ -46,7 +47,7 @@ PYTORCH_JOB: Data = {
         "replicaSpecs": {
             "Worker": {
                 "replicas": 3,
-                "restartPolicy": "ExitCode",
+                "restartPolicy": "OnFailure",
                 "template": {
                     "apiVersion": "v1",
                     "kind": "Pod",

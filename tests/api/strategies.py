@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from edl.api.shape import Shape, shape_of
+from edl.api.schema.shape import Shape, shape_of
 from tests.api.samples import ABSENT, Data
 
 NAMES = ("a", "job", "job-ps-0", "job-worker-1", "edl.dev/pin", "edl.dev/sizes", "cpu", "nvidia.com/gpu")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from edl.api import core
+from edl.api.kubernetes import core
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.api import duration, names, timestamp
+from edl.api.kubernetes import duration, names, timestamp
 
 
 @pytest.mark.parametrize(

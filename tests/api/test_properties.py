@@ -6,15 +6,15 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from edl.api.admission import check, check_edit
-from edl.api.crds import crd
-from edl.api.decoding import decode
-from edl.api.defaults import default
-from edl.api.job_resource import JobResource
-from edl.api.kinds import EASYDL_JOB, JOB_RESOURCE, PYTORCH_JOB, TRAINING_JOB, Kind
-from edl.api.problem import Problem
-from edl.api.roles import replicas_at
-from edl.api.views import view
+from edl.api.job_view import replicas_at
+from edl.api.schema.problem import Problem
+from edl.jobs.admission import check, check_edit, default
+from edl.jobs.core.kind import Kind
+from edl.jobs.crds import crd
+from edl.jobs.decoding import decode
+from edl.jobs.easydl.job_resource import JobResource
+from edl.jobs.registry import EASYDL_JOB, JOB_RESOURCE, PYTORCH_JOB, TRAINING_JOB
+from edl.jobs.views import view
 from tests.api import samples
 from tests.api.strategies import spoilt, valid
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.api import quantity
+from edl.api.kubernetes import quantity
 
 KIB = 2**10
 
@@ -99,3 +99,66 @@ def test_exact_against_fractions(digits: int, scale: int, suffix: str) -> None:
     exact = Fraction(digits, 10**scale) * unit[suffix] * 10**9
     wanted = min(-(-exact.numerator // exact.denominator), quantity.MAX_UNITS * 10**9)
     assert quantity.nano(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("given_", "canonical"),
+    [
+        ("0.5", "500m"),
+        ("1000m", "1"),
+        ("1500m", "1500m"),
+        ("1000", "1k"),
+        ("1024", "1024"),
+        ("100000", "100k"),
+        ("1024Mi", "1Gi"),
+        ("1.5Gi", "1536Mi"),
+        ("0.5Ki", "512"),
+        ("1000Ki", "1000Ki"),
+        ("12e4", "120e3"),
+        ("1e3", "1e3"),
+        (".5", "500m"),
+        ("5.", "5"),
+        ("0", "0"),
+        ("0Mi", "0"),
+        ("-1", "-1"),
+        ("+1", "1"),
+        ("1E", "1E"),
+        ("0.0000000001", "1n"),
+        ("0.9765625Ki", "1k"),
+        ("1e-3", "1e-3"),
+        ("10E", "9223372036854775807"),
+    ],
+)
+def test_canonical_quantities(given_: str, canonical: str) -> None:
+    assert quantity.canonical(given_) == canonical
+    assert quantity.canonical(canonical) == canonical
+
+
+@given(st.integers(-(10**18), 10**18), st.sampled_from(["", "n", "u", "m", "k", "M", "Ki", "Mi", "e3"]))
+def test_canonical_spelling_keeps_the_value(number: int, suffix: str) -> None:
+    assert quantity.nano(quantity.canonical(f"{number}{suffix}")) == quantity.nano(f"{number}{suffix}")
+
+
+@pytest.mark.parametrize(
+    ("example", "value", "spelling"),
+    [
+        ("1Mi", "2048", "2Ki"),
+        ("1Mi", "1000", "1k"),
+        ("1Mi", "1.5", "1500m"),
+        ("1M", "2048", "2048"),
+        ("1e3", "2000", "2k"),
+    ],
+)
+def test_sums_keep_their_family_of_suffixes(example: str, value: str, spelling: str) -> None:
+    assert quantity.like(example, quantity.nano(value)) == spelling
+
+
+@pytest.mark.parametrize("text", ["1" * 101, "0." + "0" * 98 + "1", "1" + "0" * 5000, 10**101])
+def test_a_quantity_of_more_than_100_characters_is_refused(text: str | int) -> None:
+    with pytest.raises(ValueError, match="characters"):
+        quantity.nano(text)
+    assert quantity.problem(text)
+
+
+def test_a_quantity_of_100_characters_is_read() -> None:
+    assert quantity.problem("0" * 99 + "1") is None

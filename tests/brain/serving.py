@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 
 from edl.brain.database import Database
+from edl.brain.quotas import Quota
 from edl.brain.server import Brain
 from edl.brain.store import Store
 from edl.brain.tokens import mint
@@ -34,11 +35,19 @@ class Caller:
 
 
 @contextlib.asynccontextmanager
-async def brain(database: Database, *, clock: Callable[[], float], opened: bool = True) -> AsyncIterator[Caller]:
-    store = Store(database)
+async def brain(
+    database: Database,
+    *,
+    clock: Callable[[], float],
+    opened: bool = True,
+    quota: Quota = Quota(),  # noqa: B008 - it is immutable
+    share_history: bool = False,
+) -> AsyncIterator[Caller]:
+    store = Store(database, quota)
     if opened:
         await store.open()
-    runner = await Brain(store, KEY, clock=clock).serve("127.0.0.1", 0)
+    served = Brain(store, KEY, clock=clock, quota=quota, share_history=share_history)
+    runner = await served.serve("127.0.0.1", 0)
     try:
         async with aiohttp.ClientSession() as session:
             yield Caller(session, f"http://127.0.0.1:{runner.addresses[0][1]}", mint(KEY, "*"))

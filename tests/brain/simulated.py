@@ -4,18 +4,27 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import msgspec
-
-from edl.brain.policy.decide import Verdict, decide
-from edl.brain.policy.facts import Capacity, Features, Incident, JobFacts, Plan, PlanRecord, PodUse, Roles, Sample
-from edl.brain.policy.history import speed
-from edl.brain.policy.lessons import Lesson, learn
+from edl.brain.policy.decide import Decision, decide
+from edl.brain.policy.evaluation import evaluated
+from edl.brain.policy.history import median_throughput
+from edl.brain.policy.past_jobs import JobSummary, summarise
 from edl.brain.policy.settings import DEFAULTS, Settings
-from edl.brain.policy.startup import Similar, start
-from edl.brain.policy.units import SERVER, WORKER, Resource, RolePlan
+from edl.brain.policy.startup import Similar, startup_plan
+from edl.protocol.job_facts import (
+    Capacity,
+    Features,
+    Incident,
+    JobFacts,
+    PlanRecord,
+    PodUsage,
+    ResourcePlan,
+    Roles,
+    Sample,
+)
+from edl.protocol.resources import SERVER, WORKER, Resource, RolePlan
 
 Law = Callable[[int, Roles], float]  # throughput of so many workers under these roles
-Use = Callable[[int, Roles], dict[str, PodUse]]
+Use = Callable[[int, Roles], dict[str, PodUsage]]
 PERIOD = 30.0
 
 
@@ -27,7 +36,7 @@ def amdahl(own: float, shared: float, pairs: float = 0.0) -> Law:
     return lambda workers, roles: workers / (own + shared * workers + pairs * workers * workers)
 
 
-def no_use(workers: int, roles: Roles) -> dict[str, PodUse]:
+def no_use(workers: int, roles: Roles) -> dict[str, PodUsage]:
     return {}
 
 
@@ -46,15 +55,15 @@ class SimulatedJob:
     incidents: list[Incident] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     plans: list[PlanRecord] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
 
-    def begin(self, similar: Similar = ()) -> Plan:
-        plan = start(self.features, similar, self.capacity, self.settings)
+    def begin(self, similar: Similar = ()) -> ResourcePlan:
+        plan = startup_plan(self.features, similar, self.capacity, self.settings)
         self._apply(plan)
         return plan
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ResourcePlan:
         return self.plans[-1].plan
 
     @property
@@ -75,7 +84,7 @@ class SimulatedJob:
             pause=2.0,
         )
 
-    def period(self) -> Verdict:
+    def period(self) -> Decision:
         """One look: a sample, a decision, and what follows from it."""
         self.now += PERIOD
         random_part = random.Random(f"{self.seed} {self.now}").gauss(1.0, self.noise)
@@ -83,14 +92,13 @@ class SimulatedJob:
         servers = self.plan.roles.get(SERVER, RolePlan(0)).replicas
         pods = self.use(self.workers, self.plan.roles)
         self.samples.append(Sample(self.now, PERIOD - 1, self.workers, max(rate, 0.0), servers, pods))
-        verdict = decide(self.facts(), self.now, self.settings)
-        self.verdicts.append(verdict)
-        if verdict.judgement is not None:
-            changes = {"obtained": verdict.judgement.obtained, "verdict": verdict.judgement.verdict}
-            self.plans[-1] = msgspec.structs.replace(self.plans[-1], **changes)
-        if verdict.plan is not None:
-            self._apply(verdict.plan)
-        return verdict
+        decision = decide(self.facts(), self.now, self.settings)
+        self.decisions.append(decision)
+        if decision.evaluation is not None:
+            self.plans[-1] = evaluated(self.plans[-1], decision.evaluation)
+        if decision.plan is not None:
+            self._apply(decision.plan)
+        return decision
 
     def run(self, periods: int) -> list[int]:
         """The sizes of all plans, the first one included."""
@@ -98,11 +106,11 @@ class SimulatedJob:
             self.period()
         return [record.plan.roles[WORKER].replicas for record in self.plans]
 
-    def lesson(self, name: str = "ns/past") -> Lesson:
-        return learn(name, self.facts(), self.now, "succeeded", self.settings)
+    def summary(self, name: str = "ns/past") -> JobSummary:
+        return summarise(name, self.facts(), self.now, "succeeded", self.settings)
 
-    def _apply(self, plan: Plan) -> None:
-        before = speed(self.samples[-self.settings.samples :])
+    def _apply(self, plan: ResourcePlan) -> None:
+        before = median_throughput(self.samples[-self.settings.samples :])
         self.plans.append(PlanRecord(len(self.plans) + 1, self.now, plan, before))
 
 

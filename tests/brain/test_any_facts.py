@@ -7,13 +7,23 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edl.brain.policy.decide import decide
-from edl.brain.policy.facts import OOM, Capacity, Features, Incident, JobFacts, Plan, PlanRecord, PodUse, Sample
-from edl.brain.policy.history import GROWTH
-from edl.brain.policy.lessons import Library, learn
+from edl.brain.policy.past_jobs import PastJobs, summarise
+from edl.brain.policy.rules import GROWTH_RULES
 from edl.brain.policy.settings import DEFAULTS
-from edl.brain.policy.startup import start
-from edl.brain.policy.units import EVALUATOR, SERVER, WORKER, Resource, RolePlan
-from edl.runtime.trainer.spec import check
+from edl.brain.policy.startup import startup_plan
+from edl.protocol.job_facts import (
+    OOM,
+    Capacity,
+    Features,
+    Incident,
+    JobFacts,
+    PlanRecord,
+    PodUsage,
+    ResourcePlan,
+    Sample,
+)
+from edl.protocol.resources import EVALUATOR, SERVER, WORKER, Resource, RolePlan
+from edl.runtime.easydl_trainer.plan_spec import check
 
 COUNTS = st.integers(0, 12)
 RESOURCES = st.builds(
@@ -23,7 +33,7 @@ RESOURCES = st.builds(
     gpu=st.none() | st.integers(0, 8),
 )
 USES = st.builds(
-    PodUse, cpu=st.floats(0, 40), memory=st.integers(0, 70_000), cpu_limit=st.floats(0, 32), memory_limit=COUNTS
+    PodUsage, cpu=st.floats(0, 40), memory=st.integers(0, 70_000), cpu_limit=st.floats(0, 32), memory_limit=COUNTS
 )
 PODS = st.dictionaries(st.sampled_from(["worker-0", "worker-1", "ps-0", "ps-1", "evaluator-0"]), USES)
 RATES = st.just(0.0) | st.floats(1e-6, 1e9)
@@ -35,7 +45,7 @@ FEATURES = st.builds(
     gpu=st.integers(0, 8),
     evaluator=st.booleans(),
 )
-RULES = st.sampled_from([*GROWTH, "start-cold", "servers-cpu", "servers-count", "take-back", "oom"])
+RULES = st.sampled_from([*GROWTH_RULES, "start-cold", "servers-cpu", "servers-count", "take-back", "oom"])
 VERDICTS = st.sampled_from(get_args(get_type_hints(PlanRecord)["verdict"]))
 INCIDENTS = st.builds(
     Incident,
@@ -58,7 +68,7 @@ def jobs(draw: st.DrawFn) -> JobFacts:
             roles[SERVER] = RolePlan(draw(st.integers(1, 15)), draw(RESOURCES))
         if features.evaluator:
             roles[EVALUATOR] = RolePlan(1, draw(RESOURCES))
-        plan = Plan(draw(RULES), "made up", roles, gain=draw(st.floats(0, 4)))
+        plan = ResourcePlan(draw(RULES), "made up", roles, gain=draw(st.floats(0, 4)))
         plans.append(PlanRecord(len(plans) + 1, now, plan, draw(RATES), verdict=draw(VERDICTS)))
         for _ in range(draw(st.integers(0, 4))):
             now += 30.0
@@ -83,8 +93,8 @@ def jobs(draw: st.DrawFn) -> JobFacts:
 def idle_server() -> JobFacts:
     """A parameter server that has next to nothing to do: what it could feed is beyond any number."""
     roles = {WORKER: RolePlan(1), SERVER: RolePlan(1)}
-    record = PlanRecord(1, 1000.0, Plan("workers-explore", "made up", roles), 0.0, verdict="paid")
-    use = {"ps-0": PodUse(cpu=1e-308, memory=0, cpu_limit=5.0, memory_limit=0)}
+    record = PlanRecord(1, 1000.0, ResourcePlan("workers-explore", "made up", roles), 0.0, verdict="paid")
+    use = {"ps-0": PodUsage(cpu=1e-308, memory=0, cpu_limit=5.0, memory_limit=0)}
     sample = Sample(1030.0, 25.0, 1, 1.0, 1, use)
     return JobFacts(features=Features("parameter_server"), present=roles, samples=(sample,), plans=(record,))
 
@@ -93,12 +103,12 @@ def idle_server() -> JobFacts:
 @settings(max_examples=150)
 @given(jobs())
 def test_a_decision_is_always_made_and_keeps_its_bounds(facts: JobFacts) -> None:
-    verdict = decide(facts, 2000.0)
-    assert verdict.reason
-    if verdict.plan is None:
+    decision = decide(facts, 2000.0)
+    assert decision.reason
+    if decision.plan is None:
         return
-    plan = msgspec.json.decode(msgspec.json.encode(verdict.plan), type=Plan)
-    assert plan == verdict.plan, "it survives the wire"
+    plan = msgspec.json.decode(msgspec.json.encode(decision.plan), type=ResourcePlan)
+    assert plan == decision.plan, "it survives the wire"
     check(plan, facts.features, {})
     workers = plan.roles[WORKER].replicas
     assert workers <= max(DEFAULTS.max_workers, facts.present[WORKER].replicas)
@@ -107,7 +117,7 @@ def test_a_decision_is_always_made_and_keeps_its_bounds(facts: JobFacts) -> None
     assert set(plan.roles) == set(facts.present)
     assert 0 <= plan.confidence <= 1
     assert (plan.roles, plan.slots) != (facts.present, facts.slots)
-    assert decide(facts, 2000.0) == verdict, "the same facts, the same decision"
+    assert decide(facts, 2000.0) == decision, "the same facts, the same decision"
 
 
 @settings(max_examples=50)
@@ -115,8 +125,8 @@ def test_a_decision_is_always_made_and_keeps_its_bounds(facts: JobFacts) -> None
 def test_whatever_a_job_taught_the_next_one_gets_a_plan_that_can_be_followed(
     facts: JobFacts, features: Features
 ) -> None:
-    lesson = learn("ns/past/u", facts, 2000.0, "succeeded", DEFAULTS)
-    again = msgspec.json.decode(msgspec.json.encode(lesson), type=type(lesson))
-    assert again == lesson
-    plan = start(features, Library([again]).similar(features, DEFAULTS), facts.capacity, DEFAULTS)
+    summary = summarise("ns/past/u", facts, 2000.0, "succeeded", DEFAULTS)
+    again = msgspec.json.decode(msgspec.json.encode(summary), type=type(summary))
+    assert again == summary
+    plan = startup_plan(features, PastJobs([again]).similar(features, DEFAULTS), facts.capacity, DEFAULTS)
     check(plan, features, {})

@@ -3,14 +3,13 @@
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from edl.brain.client import BrainClient, BrainDownError, BrainRefusalError
-from edl.brain.messages import Beginning
-from edl.brain.policy.facts import Features
+from edl.protocol.brain import Beginning
+from edl.protocol.job_facts import Features
 
 Serve = Callable[[Callable[[socket.socket], None]], str]
 
@@ -34,7 +33,7 @@ def read_request(peer: socket.socket) -> None:
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Starts a server that does one thing to whoever calls; its address."""
-    over, listeners = threading.Event(), list[socket.socket]()
+    over, listeners, threads = threading.Event(), list[socket.socket](), list[threading.Thread]()
 
     def start(act: Callable[[socket.socket], None]) -> str:
         listener = socket.create_server(("127.0.0.1", 0))
@@ -52,12 +51,14 @@ def serve() -> Iterator[Serve]:
                     read_request(peer)
                     act(peer)
 
-        threading.Thread(target=run, daemon=True).start()
+        threads.append(threading.Thread(target=run, daemon=True))
+        threads[-1].start()
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     yield start
     over.set()
-    time.sleep(0.15)
+    for thread in threads:
+        thread.join(10)
     for listener in listeners:
         listener.close()
 
@@ -65,7 +66,7 @@ def serve() -> Iterator[Serve]:
 @pytest.mark.parametrize(
     ("act", "words"),
     [
-        pytest.param(lambda peer: time.sleep(0.6), "timed out|Timeout", id="slow"),
+        pytest.param(lambda peer: peer.recv(1), "timed out|Timeout", id="slow"),
         pytest.param(lambda peer: None, "closed|Disconnected", id="hangs up"),
         pytest.param(lambda peer: peer.sendall(b"\x16\x03\x01nonsense\r\n\r\n"), "BadStatusLine", id="no HTTP"),
         pytest.param(http("200 OK", b"<html>welcome</html>"), "makes no sense", id="a web page"),

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from edl.brain.client import BrainClient, BrainDownError, BrainRefusalError
-from edl.brain.messages import Beginning, Ending, Report
-from edl.brain.policy.facts import Features, Plan, PlanRecord, Sample
 from edl.brain.tokens import mint
 from edl.cli.main import main
+from edl.protocol.brain import Beginning, Ending, Report
+from edl.protocol.job_facts import Features, PlanRecord, ResourcePlan, Sample
 from tests.brain.simulated import roles
 
 FEATURES = Features(program="python ctr.py", batch=64)
@@ -56,7 +56,7 @@ def test_it_is_asked_shown_and_remembers(url: str, home: Path, capsys: pytest.Ca
     assert capsys.readouterr().out == "no job has asked this Brain yet\n"
     client = BrainClient(url, mint(key, "*"), timeout=30)
     client.begin("ns/ctr/u", Beginning(FEATURES))
-    record = PlanRecord(1, 5.0, Plan("start-cold", "small", roles(3, 1)), 0.0, 30.0, "safety")
+    record = PlanRecord(1, 5.0, ResourcePlan("start-cold", "small", roles(3, 1)), 0.0, 30.0, "safety")
     client.report("ns/ctr/u", Report(samples=(Sample(10.0, 5.0, 3, 30.0, 1),), plans=(record,)))
     client.end("ns/ctr/u", Ending("succeeded"))
     assert main(["brain", "jobs"]) == 0
@@ -88,8 +88,8 @@ def test_a_slip_in_a_feature_is_told(home: Path, capsys: pytest.CaptureFixture[s
     assert "'programme' is no feature; features are strategy, program, image" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["brain", "plan", "--help"])
-    told = capsys.readouterr().out
-    assert all(f"\n  {feature} " in told for feature in Features.__struct_fields__)
+    reported = capsys.readouterr().out
+    assert all(f"\n  {feature} " in reported for feature in Features.__struct_fields__)
 
 
 def test_tokens_are_made_for_a_while_or_for_ever(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from edl.brain import run
 from edl.brain.client import BrainClient, BrainDownError, BrainRefusalError
 from edl.brain.credentials import Credentials
 from edl.brain.policy.settings import DEFAULTS
+from edl.brain.quotas import Quota
 from edl.brain.sqlite import SqliteDatabase
 from edl.brain.tokens import mint
 from edl.certificates import Authority
@@ -29,14 +30,15 @@ def credentials(folder: Path) -> Credentials:
 
 
 async def test_new_ones_are_used_while_it_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "LOOK", 0.02)
+    monkeypatch.setattr(run, "RELOAD_INTERVAL", 0.02)
     old, new = Authority.create("old"), Authority.create("new")
     put(tmp_path, old, KEYS[0])
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(
         run.serve(
             SqliteDatabase(str(tmp_path / "brain.db")), credentials(tmp_path),
-            host="127.0.0.1", port=0, settings=DEFAULTS, ready=where.set_result,
+            host="127.0.0.1", port=0, settings=DEFAULTS, quota=Quota(), share_history=False,
+            ready=where.set_result,
         )
     )  # fmt: skip
     url = await where
@@ -63,14 +65,14 @@ def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
     put(tmp_path, Authority.create("a"), KEYS[0])
     held = credentials(tmp_path)
     assert isinstance(held.tls, ssl.SSLContext)
-    assert not held.look()
+    assert not held.reload()
     (tmp_path / "key").write_bytes(b"short")
-    assert not held.look()
+    assert not held.reload()
     assert held.key == KEYS[0]
     (tmp_path / "key").unlink()
-    assert not held.look()
+    assert not held.reload()
     put(tmp_path, Authority.create("a"), KEYS[1])
-    assert held.look()
+    assert held.reload()
     assert held.key == KEYS[1]
 
 

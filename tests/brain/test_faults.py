@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from edl.brain.client import BrainClient
-from edl.brain.policy.facts import JobFacts, Plan, PlanRecord, Sample
 from edl.brain.sqlite import SqliteDatabase
 from edl.brain.tokens import mint
-from edl.runtime.trainer.advisor import Advisor
+from edl.protocol.job_facts import JobFacts, PlanRecord, ResourcePlan, Sample
+from edl.runtime.easydl_trainer.advisor import Advisor
 from tests.brain.serving import KEY, brain
 from tests.brain.simulated import roles
 from tests.brain.test_server import CTR, Clock
@@ -79,7 +79,7 @@ async def test_a_brain_that_is_made_anew_learns_of_a_job_that_runs(tmp_path: Pat
     async with brain(SqliteDatabase(str(tmp_path / "brain.db")), clock=clock) as call:
         client = BrainClient(call.url, mint(KEY, "ns/first"), timeout=30)
         advisor = Advisor(lambda: client, "ns/first/u1")
-        records = (PlanRecord(1, 1.0, Plan("start-cold", "small", roles(2))),)
+        records = (PlanRecord(1, 1.0, ResourcePlan("start-cold", "small", roles(2))),)
         facts = JobFacts(features=CTR, present=roles(2), granted={"worker": 2}, samples=samples, plans=records)
         assert (await asyncio.to_thread(advisor.next, facts, {}, clock.now)).source == "brain"
         _, detail = await call("GET", "/v1/jobs/ns/first")

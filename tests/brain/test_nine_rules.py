@@ -8,7 +8,7 @@ from bench.brain import nine_rules as nine
 from bench.brain.recordings import Recording
 from bench.brain.replay import HOUR, Nine, Ours, replay
 
-from edl.brain.policy.facts import PodUse, Sample
+from edl.protocol.job_facts import PodUsage, Sample
 
 ROOT = Path(__file__).parents[2]
 RECORDED, VALIDATION, HELD_OUT = (
@@ -17,7 +17,7 @@ RECORDED, VALIDATION, HELD_OUT = (
 
 
 def sample(workers: int, load: float, *, time: float = 0.0, rate: float = 10.0, servers: int = 1) -> Sample:
-    pods = {f"ps-{index}": PodUse(load, 1000, 1.0, 2048) for index in range(servers)}
+    pods = {f"ps-{index}": PodUsage(load, 1000, 1.0, 2048) for index in range(servers)}
     return Sample(time, 30.0, workers, rate, servers, pods)
 
 
@@ -41,8 +41,8 @@ def test_they_answer_as_published() -> None:
 def test_each_has_its_place_in_the_documentation() -> None:
     names = [name for name in vars(nine) if name.startswith("optimize_job_")]
     assert len(names) == 9
-    told = (ROOT / "docs" / "brain.md").read_text()
-    assert [name for name in names if f"`{name}`" not in told] == []
+    reported = (ROOT / "docs" / "concepts" / "brain.md").read_text()
+    assert [name for name in names if f"`{name}`" not in reported] == []
 
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)

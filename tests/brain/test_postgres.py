@@ -10,13 +10,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from edl.brain.database import UnavailableError, connect
-from edl.brain.messages import Beginning, Ending
-from edl.brain.policy.facts import Sample
+from edl.brain.database import MIGRATIONS, UnavailableError, connect
 from edl.brain.store import Store
+from edl.protocol.brain import Beginning, Ending
+from edl.protocol.job_facts import Sample
 from tests.brain.serving import brain
+from tests.brain.test_history import keep_and_read
 from tests.brain.test_server import CTR, JOB, Clock, lead
 
 pytestmark = [
@@ -49,6 +51,15 @@ class Postgres:
     @property
     def url(self) -> str:
         return f"postgresql://edl@/postgres?host={self._folder}"
+
+    async def new_database(self, name: str) -> str:
+        """Returns its URL."""
+        import asyncpg
+
+        connection = await asyncpg.connect(self.url)
+        await connection.execute(f"CREATE DATABASE {name}")
+        await connection.close()
+        return self.url.replace("/postgres?", f"/{name}?")
 
     def start(self) -> None:
         options = f"-c listen_addresses= -c unix_socket_directories={self._folder} -c fsync=off"
@@ -103,16 +114,57 @@ async def test_a_server_that_goes_away_is_503_and_found_again(postgres: Postgres
         assert (await call("GET", JOB))[0] == 200
 
 
+COUNTED = 3  # the version from which on namespace and bytes are written with the job
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+async def test_tables_of_every_earlier_version_are_brought_up_to_date(
+    postgres: Postgres, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = await postgres.new_database(f"version{version}")
+    with monkeypatch.context() as patch:
+        patch.setattr("edl.brain.postgres.MIGRATIONS", MIGRATIONS[:version])
+        old = connect(url)
+        await old.open()
+        features, sample = msgspec.json.encode(CTR).decode(), msgspec.json.encode(Sample(2.0, 1.0, 1, 1.0)).decode()
+        job = "INSERT INTO jobs (job, features, created, updated) VALUES ($1, $2, $3, $3)"
+        samples = "INSERT INTO samples (job, time, data) VALUES ($1, $2, $3)"
+        await old.write([(job, ("ns/old/u", features, 1.0)), (samples, ("ns/old/u", 2.0, sample))])
+        if version >= COUNTED:
+            await old.write([("UPDATE jobs SET namespace = $1, bytes = $2", ("ns", len(features) + len(sample)))])
+        await old.close()
+    for _ in range(2):  # again, it finds nothing to do
+        store = Store(connect(url))
+        await store.open()
+        history = await store.history("ns/old/u")
+        assert history is not None
+        assert (history.job.features, len(history.samples)) == (CTR, 1)
+        found = await store._database.fetch(
+            ("SELECT namespace, bytes FROM jobs", ()), ("SELECT version FROM edl_brain", ())
+        )
+        assert [tuple(rows[0]) for rows in found] == [("ns", len(features) + len(sample)), (len(MIGRATIONS),)]
+        await store.close()
+
+
 async def test_writes_are_all_or_nothing_and_tables_are_made_once(postgres: Postgres) -> None:
     first, second = Store(connect(postgres.url)), Store(connect(postgres.url))
     await first.open()
     await second.open()
     await first.begin("ns/whole/u", CTR, 1.0)
-    await first.report("ns/whole/u", [Sample(2.0, 1.0, 1, 1.0)])
+    await first.report("ns/whole/u", [Sample(2.0, 1.0, 1, 1.0)], now=2.0)
     with pytest.raises(UnavailableError):
         await first._database.write([("DELETE FROM samples", ()), ("DELETE FROM nothing", ())])
-    story = await second.story("ns/whole/u")
-    assert story is not None
-    assert len(story.samples) == 1
+    history = await second.history("ns/whole/u")
+    assert history is not None
+    assert len(history.samples) == 1
     await first.close()
     await second.close()
+
+
+async def test_a_deleted_jobs_history_and_account_are_there_after_a_restart_of_the_server(postgres: Postgres) -> None:
+    first = connect(postgres.url)
+    await first.open()
+    await first.close()
+    postgres.stop("fast")
+    postgres.start()
+    await keep_and_read(connect(postgres.url), connect(postgres.url))

@@ -2,12 +2,12 @@
 
 import pytest
 
-from edl.brain.policy.curve import Curve
 from edl.brain.policy.decide import decide
-from edl.brain.policy.facts import OOM, Capacity, Features, Incident, PodUse, Roles
 from edl.brain.policy.settings import Settings
-from edl.brain.policy.sharing import Want, share
-from edl.brain.policy.units import SERVER, WORKER, Resource, RolePlan
+from edl.brain.policy.sharing import Demand, share_capacity
+from edl.protocol.job_facts import OOM, Capacity, Features, Incident, PodUsage, Roles
+from edl.protocol.resources import SERVER, WORKER, Resource, RolePlan
+from edl.throughput.curve import Curve
 from tests.brain.simulated import PERIOD, Law, SimulatedJob, Use, amdahl, no_use, saturating
 
 
@@ -35,7 +35,7 @@ def test_every_plan_says_why_and_what_it_should_bring() -> None:
     assert all(record.plan.reason and 0 < record.plan.confidence <= 1 for record in job.plans)
     assert [record.verdict for record in job.plans] == ["safety", "paid", "paid", "safety"]
     assert job.plans[2].obtained == pytest.approx(60)
-    assert "would bring too little" in job.verdicts[-1].reason or "no faster" in job.verdicts[-1].reason
+    assert "would bring too little" in job.decisions[-1].reason or "no faster" in job.decisions[-1].reason
 
 
 def test_a_plan_that_did_not_pay_is_taken_back_and_not_tried_again_soon() -> None:
@@ -56,9 +56,9 @@ def test_what_was_measured_before_the_last_plan_says_nothing_of_its_size() -> No
     job.begin()
     while job.plan.rule != "take-back":
         job.period()
-    verdict = decide(job.facts(), job.now + 1, job.settings)
-    assert verdict.plan is None
-    assert verdict.reason == "waiting for 2 samples at the present size, 0 so far"
+    decision = decide(job.facts(), job.now + 1, job.settings)
+    assert decision.plan is None
+    assert decision.reason == "waiting for 2 samples at the present size, 0 so far"
 
 
 def test_one_bad_sample_of_a_smaller_size_does_not_forbid_it() -> None:
@@ -95,9 +95,9 @@ def test_a_growth_is_not_given_up_while_the_noise_allows_that_it_paid() -> None:
     assert job.workers == 4
     rates = iter([16.0, 30.0, 18.0, 40.0])  # of 20 before: nothing can be said of it
     job.law = lambda workers, roles: next(rates)
-    verdicts = [job.period() for _ in range(3)]
-    assert [verdict.plan for verdict in verdicts] == [None] * 3
-    assert "does not tell yet" in verdicts[-1].reason
+    decisions = [job.period() for _ in range(3)]
+    assert [decision.plan for decision in decisions] == [None] * 3
+    assert "does not tell yet" in decisions[-1].reason
     assert job.plans[-1].verdict == ""
     job.period()
     assert job.plans[1].verdict == "paid"
@@ -137,7 +137,7 @@ def test_growth_ends_where_it_may_not_go_on(change: dict[str, object], most: int
             job.capacity = Capacity()  # it took what was free
         job.period()
     assert max(record.plan.roles[WORKER].replicas for record in job.plans) <= most
-    assert words in job.verdicts[-1].reason
+    assert words in job.decisions[-1].reason
 
 
 # Parameter servers.
@@ -153,12 +153,12 @@ def served(cores_help: bool) -> tuple[Law, Use]:
     def law(workers: int, roles: Roles) -> float:
         return 10 * min(workers, 4 * power(roles))
 
-    def use(workers: int, roles: Roles) -> dict[str, PodUse]:
+    def use(workers: int, roles: Roles) -> dict[str, PodUsage]:
         servers = roles[SERVER]
         limit = servers.resource.cpu or 1.0
         each = min(workers / 4, power(roles)) / servers.replicas
         busy = limit * each / (limit if cores_help else 1.0)  # what waits for its one core keeps the others spinning
-        return {f"ps-{index}": PodUse(min(busy, limit), 500, limit, 2048) for index in range(servers.replicas)}
+        return {f"ps-{index}": PodUsage(min(busy, limit), 500, limit, 2048) for index in range(servers.replicas)}
 
     return law, use
 
@@ -186,8 +186,8 @@ def test_servers_that_cores_do_not_help_become_more() -> None:
 
 
 def test_one_hot_server_alone_gets_more() -> None:
-    def use(workers: int, roles: Roles) -> dict[str, PodUse]:
-        return {"ps-0": PodUse(0.95, 100, 1.0, 2048), "ps-1": PodUse(0.3, 100, 1.0, 2048)}
+    def use(workers: int, roles: Roles) -> dict[str, PodUsage]:
+        return {"ps-0": PodUsage(0.95, 100, 1.0, 2048), "ps-1": PodUsage(0.3, 100, 1.0, 2048)}
 
     job = SimulatedJob(saturating(2), use, noise=0.0, settings=Settings(cold_servers=2))
     job.begin()
@@ -199,8 +199,8 @@ def test_one_hot_server_alone_gets_more() -> None:
 
 
 def test_cores_that_servers_never_use_are_given_back_in_a_long_job() -> None:
-    def use(workers: int, roles: Roles) -> dict[str, PodUse]:
-        return {"ps-0": PodUse(0.4, 100, roles[SERVER].resource.cpu or 0.0, 2048)}
+    def use(workers: int, roles: Roles) -> dict[str, PodUsage]:
+        return {"ps-0": PodUsage(0.4, 100, roles[SERVER].resource.cpu or 0.0, 2048)}
 
     job = SimulatedJob(saturating(2), use, noise=0.0, settings=Settings(cold_cpu=8.0, max_workers=2))
     job.begin()
@@ -236,17 +236,17 @@ def test_memory_has_a_limit_and_says_so() -> None:
     job = SimulatedJob(saturating(2), noise=0.0, settings=Settings(max_memory=4096, cold_memory=4096))
     job.begin()
     job.incidents.append(Incident("worker-0", OOM, job.now + 1, 4096))
-    verdict = job.period()
-    assert verdict.plan is None
-    assert "the most that a plan may give" in verdict.reason
+    decision = job.period()
+    assert decision.plan is None
+    assert "the most that a plan may give" in decision.reason
 
 
 @pytest.mark.parametrize(
     ("memory", "rule"), [((2000, 1990), "count"), ((2000, 300), "slot")], ids=["all alike", "one alone"]
 )
 def test_servers_out_of_memory_become_more_or_larger(memory: tuple[int, int], rule: str) -> None:
-    def use(workers: int, roles: Roles) -> dict[str, PodUse]:
-        return {f"ps-{index}": PodUse(0.1, used, 1.0, 0) for index, used in enumerate(memory)}
+    def use(workers: int, roles: Roles) -> dict[str, PodUsage]:
+        return {f"ps-{index}": PodUsage(0.1, used, 1.0, 0) for index, used in enumerate(memory)}
 
     job = SimulatedJob(saturating(2), use, noise=0.0, settings=Settings(cold_servers=2))
     job.begin()
@@ -258,9 +258,9 @@ def test_servers_out_of_memory_become_more_or_larger(memory: tuple[int, int], ru
 
 
 def test_memory_that_fills_up_is_raised_before_anybody_is_killed() -> None:
-    def use(workers: int, roles: Roles) -> dict[str, PodUse]:
+    def use(workers: int, roles: Roles) -> dict[str, PodUsage]:
         limit = roles[WORKER].resource.memory or 0
-        return {"worker-0": PodUse(0.5, 1950, 1.0, limit), "ps-0": PodUse(0.1, 1900, 1.0, 2048)}
+        return {"worker-0": PodUsage(0.5, 1950, 1.0, limit), "ps-0": PodUsage(0.1, 1900, 1.0, 2048)}
 
     job = SimulatedJob(saturating(2), use, noise=0.0, settings=Settings(max_workers=2))
     job.begin()
@@ -274,8 +274,8 @@ def test_memory_that_fills_up_is_raised_before_anybody_is_killed() -> None:
 def test_a_slot_that_is_gone_gets_nothing() -> None:
     """An allreduce job, of which somebody says that it has a full and busy parameter server."""
 
-    def use(workers: int, roles: Roles) -> dict[str, PodUse]:
-        return {"ps-0": PodUse(1.0, 2000, 1.0, 2048)}
+    def use(workers: int, roles: Roles) -> dict[str, PodUsage]:
+        return {"ps-0": PodUsage(1.0, 2000, 1.0, 2048)}
 
     job = SimulatedJob(saturating(2), use, noise=0.0, features=Features(strategy="ring-allreduce"))
     job.begin()
@@ -289,11 +289,13 @@ def test_a_slot_that_is_gone_gets_nothing() -> None:
 def test_free_cores_go_where_a_further_worker_brings_most() -> None:
     steep, flat = Curve("knee", (10.0, 1e9), 0.0, 3, 8), Curve("knee", (10.0, 40.0), 0.0, 3, 8)
     each = Resource(cpu=1.0)
-    given = share([Want("a", steep, 4, each), Want("b", flat, 4, each)], Capacity(cpu=3.0), Settings())
+    given = share_capacity([Demand("a", steep, 4, each), Demand("b", flat, 4, each)], Capacity(cpu=3.0), Settings())
     assert given == {"a": 7, "b": 4}
-    even = share([Want("a", steep, 4, each), Want("b", steep, 4, each)], Capacity(cpu=4.0), Settings())
+    even = share_capacity([Demand("a", steep, 4, each), Demand("b", steep, 4, each)], Capacity(cpu=4.0), Settings())
     assert even == {"a": 6, "b": 6}
-    small = share([Want("a", steep, 4, Resource(cpu=2.0)), Want("b", steep, 4, each)], Capacity(cpu=2.0), Settings())
+    small = share_capacity(
+        [Demand("a", steep, 4, Resource(cpu=2.0)), Demand("b", steep, 4, each)], Capacity(cpu=2.0), Settings()
+    )
     assert small == {"a": 4, "b": 6}, "per core the small worker brings more"
 
 

@@ -1,5 +1,6 @@
 """The Brain over HTTP: a whole life of jobs, who may ask what, and what happens when the database does not answer."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,12 +10,12 @@ import msgspec
 import pytest
 
 from edl.brain.database import MIGRATIONS, UnavailableError
-from edl.brain.messages import Ask, Beginning, Ending, Report
 from edl.brain.openapi import CALLS, document
-from edl.brain.policy.facts import Capacity, Features, Incident, Plan, PlanRecord, Sample
 from edl.brain.sqlite import SqliteDatabase
 from edl.brain.store import Store
 from edl.brain.tokens import mint, opens, read_key, subject_of
+from edl.protocol.brain import Ask, Beginning, Ending, Report
+from edl.protocol.job_facts import Capacity, Features, Incident, Limits, PlanRecord, ResourcePlan, Sample
 from tests.brain.serving import KEY, Caller, brain
 from tests.brain.simulated import roles
 
@@ -40,17 +41,29 @@ async def call(tmp_path: Path, clock: Clock) -> AsyncIterator[Caller]:
         yield caller
 
 
-async def lead(call: Caller, clock: Clock, path: str, knee: int, periods: int = 14) -> list[int]:
+async def lead(
+    call: Caller,
+    clock: Clock,
+    path: str,
+    knee: int,
+    periods: int = 14,
+    limits: Limits = Limits(),  # noqa: B008 - it is immutable
+) -> list[int]:
     """A trainer's part in a few lines, on a job that saturates at `knee`; the sizes of its plans."""
-    _, answer = await call("POST", path, Beginning(CTR))
-    records = [PlanRecord(1, clock.now, msgspec.convert(answer["plan"], Plan))]
+    _, answer = await call("POST", path, Beginning(CTR, limits=limits))
+    records = [PlanRecord(1, clock.now, msgspec.convert(answer["plan"], ResourcePlan))]
     for _ in range(periods):
         clock.now += 30
         plan = records[-1].plan
         size = plan.roles["worker"].replicas
         sample = Sample(clock.now, 29.0, size, 10.0 * min(size, knee), plan.roles["ps"].replicas)
         ask = Ask(
-            present=plan.roles, slots=plan.slots, granted={"worker": size}, samples=(sample,), plans=tuple(records)
+            present=plan.roles,
+            slots=plan.slots,
+            granted={"worker": size},
+            samples=(sample,),
+            plans=tuple(records),
+            limits=limits,
         )
         status, answer = await call("POST", f"{path}/plan", ask)
         assert status == 200, answer
@@ -58,7 +71,9 @@ async def lead(call: Caller, clock: Clock, path: str, knee: int, periods: int = 
             records[-1] = msgspec.structs.replace(records[-1], obtained=judged["obtained"], verdict=judged["verdict"])
         if answer.get("plan"):
             records.append(
-                PlanRecord(len(records) + 1, clock.now, msgspec.convert(answer["plan"], Plan), sample.throughput)
+                PlanRecord(
+                    len(records) + 1, clock.now, msgspec.convert(answer["plan"], ResourcePlan), sample.throughput
+                )
             )
     return [record.plan.roles["worker"].replicas for record in records]
 
@@ -68,7 +83,7 @@ async def test_a_job_is_led_and_the_next_one_like_it_starts_there(call: Caller, 
     assert (await call("POST", f"{JOB}/outcome", Ending("succeeded")))[0] == 200
     _, answer = await call("POST", "/v1/jobs/ns/second/u2", Beginning(CTR))
     assert answer["plan"]["roles"]["worker"]["replicas"] == 6
-    assert "ns/first/u1" in answer["reason"]
+    assert "as ns/first, the most similar of 1 past jobs" in answer["reason"]
     _, what_if = await call("POST", "/v1/plan", Beginning(CTR))
     assert what_if["plan"]["roles"] == answer["plan"]["roles"]
     _, fitted = await call("POST", "/v1/plan", Beginning(CTR, Capacity(cpu=3.0, memory=60_000)))
@@ -106,7 +121,7 @@ async def test_a_report_may_be_repeated(call: Caller, clock: Clock) -> None:
 async def test_jobs_that_compete_are_not_advised_to_take_the_same_room(call: Caller, clock: Clock) -> None:
     """Ten cores beside each, of which the other holds eight. One rises steeply, the other hardly; it asks first."""
     for name, rates in (("flat", {4: 40.0, 8: 64.0}), ("steep", {4: 40.0, 8: 80.0})):
-        path, plan = f"/v1/jobs/ns/{name}/u", Plan("start-cold", "test", roles(8))
+        path, plan = f"/v1/jobs/ns/{name}/u", ResourcePlan("start-cold", "test", roles(8))
         await call("POST", path, Beginning(CTR))
         samples = tuple(
             Sample(clock.now + 10 * at, 9.0, size, rate)
@@ -156,16 +171,29 @@ async def test_a_list_shows_only_what_the_token_opens(call: Caller) -> None:
     assert [line["job"] for line in listed] == ["ns/first/u1"]
 
 
+async def test_a_token_of_bytes_that_are_no_text_is_a_wrong_one(call: Caller) -> None:
+    host, _, port = call.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff.\xff\r\nConnection: close\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b"not made with this Brain's key" in answer
+
+
 def test_subjects() -> None:
     assert opens("*", "ns/j")
     assert opens("ns/*", "ns/j")
     assert not opens("n*", "ns/j")
+    assert not opens("ns/*", "ns2/j")
     assert not opens("ns/j", "ns/j2")
+    assert not opens("ns/j/u", "ns/j/u2")
+    assert not opens("ns/j/u", "ns/j")
     assert subject_of(KEY, mint(KEY, "ns/j"), 0.0) == "ns/j"
     with pytest.raises(ValueError, match="16 or more"):
         read_key(b" short \n")
-    for nobody in ("", "ns", "ns/j/u"):
-        with pytest.raises(ValueError, match=r"it must be namespace/name, namespace/\* or \*"):
+    for nobody in ("", "ns", "ns/", "ns/j/u/x"):
+        with pytest.raises(ValueError, match=r"it must be namespace/name/uid, namespace/name, namespace/\* or \*"):
             mint(KEY, nobody)
 
 
@@ -256,10 +284,10 @@ async def test_tables_of_the_first_version_are_brought_up_to_date(tmp_path: Path
     old.close()
     store = Store(SqliteDatabase(str(file)))
     await store.open()
-    await store.report("ns/old/u", (), (), (Incident("worker-0"),))
-    story = await store.story("ns/old/u")
-    assert story is not None
-    assert len(story.incidents) == 1
+    await store.report("ns/old/u", (), (), (Incident("worker-0"),), now=2.0)
+    history = await store.history("ns/old/u")
+    assert history is not None
+    assert len(history.incidents) == 1
     await store.close()
 
 
@@ -279,10 +307,10 @@ async def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
     first, second = (Store(SqliteDatabase(str(tmp_path / "brain.db"))) for _ in range(2))
     await first.open()
     await first.begin("ns/j/u", CTR, 1.0)
-    await first.report("ns/j/u", [Sample(2.0, 1.0, 1, 1.0)])
+    await first.report("ns/j/u", [Sample(2.0, 1.0, 1, 1.0)], now=2.0)
     await second.open()
-    story = await second.story("ns/j/u")
-    assert story is not None
-    assert len(story.samples) == 1
+    history = await second.history("ns/j/u")
+    assert history is not None
+    assert len(history.samples) == 1
     await first.close()
     await second.close()

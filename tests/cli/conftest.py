@@ -9,14 +9,16 @@ from typing import Any, TypeVar
 
 import pytest
 
+from edl.cli.local.admission import edl_rules
+from edl.cli.local.services import operator_with_brain
 from edl.cli.main import main
 from edl.embedded.cluster import embedded_cluster
 from edl.embedded.kubeconfig import kubeconfig
-from edl.embedded.node.lifecycle import Backoff
+from edl.embedded.node.pod.lifecycle import Backoff
 from edl.embedded.server import ADMIN, Server
-from edl.embedded.server.direct import direct_transport
-from edl.kube.budget import Budget
-from edl.kube.client import Client
+from edl.embedded.server.http.direct import direct_transport
+from edl.kube.rest.client import Client
+from edl.kube.rest.rate_limiter import RateLimiter
 from edl.operator.crds import register_crds
 
 T = TypeVar("T")
@@ -65,8 +67,8 @@ def in_thread(make: Callable[[], AbstractAsyncContextManager[tuple[Client, Path]
 
 @asynccontextmanager
 async def api_alone(root: Path) -> AsyncIterator[tuple[Client, Path]]:
-    async with Server(None, tokens={"t": ADMIN}) as server:
-        client = Client(direct_transport(server.api), budget=Budget(qps=10_000, burst=10_000))
+    async with Server(None, tokens={"t": ADMIN}, custom_admission=edl_rules) as server:
+        client = Client(direct_transport(server.api), rate_limiter=RateLimiter(qps=10_000, burst=10_000))
         await register_crds(client)
         config = root / "kubeconfig"
         config.write_bytes(kubeconfig(server.url, b"", "t"))
@@ -76,7 +78,15 @@ async def api_alone(root: Path) -> AsyncIterator[tuple[Client, Path]]:
 @asynccontextmanager
 async def whole(root: Path) -> AsyncIterator[tuple[Client, Path]]:
     async with embedded_cluster(
-        home=root, nodes=2, cpu="4", memory="4Gi", modes=("none",), working_dir=str(root), backoff=Backoff(base=0.2)
+        admission=edl_rules,
+        services=[operator_with_brain],
+        home=root,
+        nodes=2,
+        cpu="4",
+        memory="4Gi",
+        modes=("none",),
+        working_dir=str(root),
+        backoff=Backoff(base=0.2),
     ) as cluster:
         yield cluster.client, cluster.kubeconfig
 

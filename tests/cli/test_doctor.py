@@ -1,21 +1,21 @@
-"""`edl doctor`: what it makes of a cluster and of a job, each illness by itself and on a cluster that runs."""
+"""`edl doctor`: findings about a cluster and a job, each problem by itself and on a running cluster."""
 
+import copy
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from edl.api import timestamp
-from edl.api.crds import crds
-from edl.doctor.cluster import ClusterSeen, examine_cluster
+from edl.api.kubernetes import timestamp
+from edl.doctor.cluster import ClusterObjects, examine_cluster, examine_leader
 from edl.doctor.finding import Finding
 from edl.doctor.job import examine_job
-from edl.kube.errors import ApiError
+from edl.jobs.crds import crds
+from edl.kube.rest.errors import ApiError
 from edl.operator.resources import TRAINING_JOBS
-
-from .conftest import Cluster
-from .test_jobs import training_job
+from tests.cli.conftest import Cluster
+from tests.cli.test_jobs import training_job
 
 NOW = float(int(time.time()))  # whole seconds, as timestamps are
 Data = dict[str, Any]
@@ -42,9 +42,9 @@ def job(name: str = "j", phase: str = "running", age: float = 100.0, **condition
     return body | {"status": {"phase": phase, "conditions": listed, "observedGeneration": 1} if phase else {}}
 
 
-def seen(**changes: Any) -> ClusterSeen:
+def seen(**changes: Any) -> ClusterObjects:
     healthy: Data = {"version": "v1.36.3", "kinds": registered(), "lease": lease(), "nodes": [node()]}
-    return ClusterSeen(**(healthy | changes))
+    return ClusterObjects(**(healthy | changes))
 
 
 def wrongs(found: list[Finding]) -> list[Finding]:
@@ -54,8 +54,24 @@ def wrongs(found: list[Finding]) -> list[Finding]:
 def test_a_healthy_cluster_is_well() -> None:
     found = examine_cluster(seen(jobs=[job(), job("k")]), NOW)
     assert {one.level for one in found} == {"ok"}
-    assert [one.words for one in found if one.about == "jobs"] == ["2 running"]
-    assert "op-1 leads" in [one.words for one in found]
+    assert [one.message for one in found if one.about == "jobs"] == ["2 running"]
+    assert "op-1 leads" in [one.message for one in found]
+
+
+def test_kinds_of_another_version_are_told() -> None:
+    kinds = registered()
+    (name, first), *_ = kinds.items()
+    assert first is not None
+    later = copy.deepcopy(first)
+    schema = later["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["invented"] = {"type": "string"}
+    (told,) = [one for one in examine_cluster(seen(kinds=kinds | {name: later}), NOW) if one.level == "note"]
+    assert told.message.startswith(f"newer than this edl: {name}")
+    assert "spec.invented" in told.message
+    stored = copy.deepcopy(first)
+    stored["status"]["storedVersions"] = ["v9"]
+    (told,) = wrongs(examine_cluster(seen(kinds=kinds | {name: stored}), NOW))
+    assert told.message == f"{name} may be stored as v9, which this edl does not know"
 
 
 HOOK = {"webhooks": [{"clientConfig": {"caBundle": ""}}]}
@@ -80,13 +96,15 @@ WAITING = {"spec": {"resources": {}}, "status": {"phase": "Pending"}}  # a claim
         ({"jobs": [job(phase="", age=60)]}, "jobs", "no operator has looked at ml/j"),
         ({"jobs": [job(NameTaken="x")]}, "jobs", "names that others have: ml/j"),
         ({"jobs": [job(Refused="x")]}, "jobs", "refused by the API server: ml/j"),
+        ({"jobs": [job(Stalled="x")]}, "jobs", "run without progress: ml/j"),
+        ({"jobs": [job(), job("k", phase="failed")]}, "jobs", "failed: ml/k (no reason is known)"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_keeps_a_cluster_from_working_is_wrong_and_has_a_fix(changes: Data, about: str, words: str) -> None:
     (found,) = wrongs(examine_cluster(seen(**changes), NOW))
     assert found.about == about
-    assert words in found.words
+    assert words in found.message
     assert found.fix
 
 
@@ -105,14 +123,45 @@ def test_what_keeps_a_cluster_from_working_is_wrong_and_has_a_fix(changes: Data,
 def test_what_is_worth_knowing_is_a_note(changes: Data, words: str) -> None:
     found = examine_cluster(seen(**changes), NOW)
     assert not wrongs(found)
-    assert [one for one in found if one.level == "note" and words in one.words]
+    assert [one for one in found if one.level == "note" and words in one.message]
 
 
 def test_a_job_that_was_just_made_is_given_time() -> None:
     assert not wrongs(examine_cluster(seen(jobs=[job(phase="", age=5)]), NOW))
 
 
+def test_a_failed_job_is_wrong_and_told_with_its_cause() -> None:
+    bodies = [job(f"f{number}", phase="Failed") for number in range(4)]
+    for body in bodies:
+        body["status"]["reason"] = "trainer 0\nexited with 3"
+    (found,) = wrongs(examine_cluster(seen(jobs=bodies), NOW))
+    assert found.message.startswith("failed: ml/f0 (trainer 0 exited with 3); ml/f1")
+    assert found.message.endswith("; and 1 more")
+    assert found.fix.startswith("edl doctor f0 -n ml;")
+
+
+def test_a_lease_that_may_not_be_read_is_no_missing_operator() -> None:
+    found = examine_cluster(seen(denied=["leases/edl-operator"], lease=None), NOW)
+    assert not wrongs(found)
+
+
 # One job.
+
+
+@pytest.mark.parametrize("phase", ["", "running"])
+@pytest.mark.parametrize("missing", [None, lease(holder=""), lease(ago=90)], ids=["never", "stopped", "silent"])
+def test_a_job_without_an_operator_is_not_as_it_should_be(phase: str, missing: Data | None) -> None:
+    found = examine_job(job(phase=phase, age=1.0), [], [], leader=examine_leader(missing, NOW))
+    assert [(one.level, one.about) for one in found] == [("wrong", "operator")]
+
+
+@pytest.mark.parametrize("leader", [None, examine_leader(lease(), NOW)], ids=["unknown", "leads"])
+def test_an_operator_that_leads_or_may_not_be_known_is_no_problem_of_a_job(leader: Finding | None) -> None:
+    assert [one.level for one in examine_job(job(), [], [], leader=leader)] == ["ok"]
+
+
+def test_a_job_that_has_ended_needs_no_operator() -> None:
+    assert not wrongs(examine_job(job(phase="succeeded"), [], [], leader=examine_leader(None, NOW)))
 
 
 def pod(name: str = "j-trainer-0", **changes: Any) -> Data:
@@ -145,29 +194,32 @@ def test_a_pod_that_does_not_come_up(changes: Data, words: str, fix: str) -> Non
     nodes = [node(), node("gone", ready="Unknown")]
     (found,) = wrongs(examine_job(job(), [pod(**changes)], nodes, " -n ml"))
     assert found.about == "pod j-trainer-0"
-    assert words in found.words
+    assert words in found.message
     assert fix in found.fix
 
 
 def test_pods_that_come_up_or_have_ended_are_no_trouble() -> None:
     ended = pod("b", status={"phase": "Failed"}, spec={"nodeName": "gone"})
     found = examine_job(job(), [pod(**waiting("ContainerCreating")), ended], [node("gone", ready="False"), node()])
-    assert [(one.level, one.words) for one in found] == [("ok", "running: as it should be")]
+    assert [(one.level, one.message) for one in found] == [("ok", "running: as it should be")]
 
 
-@pytest.mark.parametrize(("kind", "about"), [("Queued", "queue"), ("NameTaken", "names"), ("Refused", "API server")])
+CONDITIONS = [("Queued", "queue"), ("NameTaken", "names"), ("Refused", "API server"), ("Stalled", "progress")]
+
+
+@pytest.mark.parametrize(("kind", "about"), CONDITIONS)
 def test_what_a_condition_says_is_told(kind: str, about: str) -> None:
     said: Data = {kind: "the very words"}
     (found,) = wrongs(examine_job(job(**said), [], []))
     assert found.about == about
-    assert "the very words" in found.words
+    assert "the very words" in found.message
 
 
 def test_every_error_of_the_spec_is_told() -> None:
     body = job()
     body["spec"]["trainer"] |= {"min-instance": 5, "max-instance": 2}
     (found,) = wrongs(examine_job(body, [], []))
-    assert "max-instance" in found.words
+    assert "max-instance" in found.message
 
 
 def test_what_its_owner_may_have_forgotten_is_a_note() -> None:
@@ -175,7 +227,7 @@ def test_what_its_owner_may_have_forgotten_is_a_note() -> None:
     body["spec"] |= {"suspend": True, "pause": True}
     body["metadata"] |= {"annotations": {"edl.dev/pin": "true"}, "generation": 2}
     found = examine_job(body, [], [])
-    words = " ".join(one.words for one in found if one.level == "note")
+    words = " ".join(one.message for one in found if one.level == "note")
     assert all(word in words for word in ("suspended", "paused", "pinned", "last edit"))
     assert not wrongs(found)
 
@@ -193,10 +245,10 @@ def test_a_failed_job_has_its_cause_and_a_way_on(cause: Data, fix: str) -> None:
     body = job(phase="failed")
     body["status"] |= {"reason": "trainer p failed", "root_cause": cause | {"message": "one\ntwo"}}
     found = examine_job(body, [], [])
-    (told,) = wrongs(found)
-    assert "trainer p failed" in told.words
-    assert fix in told.fix
-    assert [one.words for one in found if one.about == "last lines"] == ["two"]
+    (reported,) = wrongs(found)
+    assert "trainer p failed" in reported.message
+    assert fix in reported.fix
+    assert [one.message for one in found if one.about == "last lines"] == ["two"]
 
 
 # The command.
@@ -209,6 +261,15 @@ def test_on_a_server_where_nothing_runs(api: Cluster, capsys: pytest.CaptureFixt
     assert "none has ever led here" in output
     assert "-> edl install" in output
     assert "registered" in output, "the kinds are well"
+
+
+def test_a_job_that_nobody_looks_after(api: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    api.do(api.client.create(TRAINING_JOBS, training_job("orphan"), namespace="default"))
+    try:
+        assert api.edl("doctor", "orphan") == 1
+    finally:
+        api.do(api.client.delete(TRAINING_JOBS, "orphan", namespace="default"))
+    assert "none has ever led here" in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -277,7 +338,7 @@ def until(condition: Any) -> None:
 
 
 def test_what_may_not_be_read_is_said(api: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    from edl.kube.client import Client
+    from edl.kube.rest.client import Client
 
     async def refuse(self: Client, resource: Any, **more: Any) -> Any:
         body = b'{"kind":"Status","message":"no","reason":"Forbidden","code":403}'

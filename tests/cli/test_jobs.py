@@ -1,6 +1,7 @@
 """The job commands as users meet them, against an API server on which nothing happens by itself."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,17 +9,19 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.api.kinds import PYTORCH_JOB, TRAINING_JOB
-from edl.cli.jobs import resource_of
+from edl.api.kubernetes import timestamp
+from edl.cli.connect.jobs import resource_of
+from edl.cli.connect.pods import job_pods
 from edl.cli.main import main
-from edl.kube.client import Client
-from edl.kube.resource import Resource
-
-from .conftest import Cluster
+from edl.jobs.registry import PYTORCH_JOB, TRAINING_JOB
+from edl.kube.rest.client import Client
+from edl.kube.rest.resource import Resource
+from tests.cli.conftest import Cluster
 
 TRAINING, PYTORCH = resource_of(TRAINING_JOB), resource_of(PYTORCH_JOB)
 PODS, EVENTS = Resource("", "v1", "pods", "Pod"), Resource("", "v1", "events", "Event")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+BATCH_JOBS = Resource("batch", "v1", "jobs", "Job")
 NAMESPACE = "default"
 
 Data = dict[str, Any]
@@ -54,6 +57,13 @@ def pod(name: str, job: str, role: str, index: int, **status: Any) -> Data:
     }
     spec = {"nodeName": "n1", "containers": [{"name": role, "image": "any", "resources": {"requests": {"cpu": "1"}}}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec, **status}
+
+
+def owned(body: Data, owner: Data) -> Data:
+    """With this object as its controller."""
+    name, uid = owner["metadata"]["name"], owner["metadata"]["uid"]
+    reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name, "uid": uid, "controller": True}
+    return body | {"metadata": body["metadata"] | {"ownerReferences": [reference]}}
 
 
 @pytest.fixture
@@ -99,13 +109,55 @@ def test_submit_then_get(tidy: Cluster, tmp_path: Path, capsys: Output) -> None:
     assert "trainingjob/a submitted to namespace default" in capsys.readouterr().out
     assert tidy.edl("get") == 0
     header, first, second = capsys.readouterr().out.splitlines()
-    assert header.split() == ["JOB", "PHASE", "NOW", "TARGET", "MIN-MAX", "AGE", "REASON"]
+    assert header.split() == ["JOB", "PHASE", "NOW", "TARGET", "MIN-MAX", "PROGRESS", "ETA", "AGE", "REASON"]
     assert first.split()[:5] == ["trainingjob/a", "new", "-", "-", "2-6"]
     assert second.split()[0] == "elasticjob/b"
     assert tidy.edl("get", "a", "-o", "json") == 0
     assert [one["metadata"]["name"] for one in json.loads(capsys.readouterr().out)] == ["a"]
     assert tidy.edl("get", "-A") == 0
     assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["default", "trainingjob/a"]
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("-o", "name"), ["elasticjob/b", "trainingjob/a"]),
+        (("-o", "name", "-l", "team=x"), ["trainingjob/a"]),
+        (("-o", "name", "-l", "team!=x"), ["elasticjob/b"]),
+    ],
+)
+def test_get_by_labels_as_names(
+    tidy: Cluster, tmp_path: Path, capsys: Output, words: tuple[str, ...], shown: list[str]
+) -> None:
+    labelled = training_job("a")
+    labelled["metadata"]["labels"] = {"team": "x"}
+    file = tmp_path / "jobs.yaml"
+    file.write_text(yaml.safe_dump_all([labelled, pytorch_job("b")]))
+    assert tidy.edl("submit", "-f", str(file)) == 0
+    capsys.readouterr()
+    assert tidy.edl("get", *words) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == shown
+
+
+def test_forms_of_get(tidy: Cluster, capsys: Output) -> None:
+    progress = {"shown": "42%", "eta": "5m", "loss": 0.31, "throughput": 1234.5}
+    make(tidy, TRAINING, training_job("a"), {**SCALED, "progress": progress})
+    assert tidy.edl("get", "-o", "json") == 0
+    assert "managedFields" not in capsys.readouterr().out
+    assert tidy.edl("get", "-o", "yaml") == 0
+    assert yaml.safe_load(capsys.readouterr().out)["metadata"]["name"] == "a"
+    assert tidy.edl("get", "--no-headers") == 0
+    (row,) = capsys.readouterr().out.splitlines()
+    assert row.split()[:7] == ["trainingjob/a", "scaling", "2", "4", "2-6", "42%", "5m"]
+    assert tidy.edl("get", "-o", "wide") == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split()[8:10] == ["LOSS", "SAMPLES/S"]
+    assert row.split()[8:10] == ["0.31", "1234"]
+
+
+def test_submit_wants_a_file(tidy: Cluster, capsys: Output) -> None:
+    assert tidy.edl("submit") == 1
+    assert "what to submit?" in capsys.readouterr().err
 
 
 def test_get_shows_sizes_and_why(tidy: Cluster, capsys: Output) -> None:
@@ -121,7 +173,7 @@ def test_a_job_that_exists_is_not_overwritten(tidy: Cluster, tmp_path: Path, cap
     file.write_text(yaml.safe_dump(training_job("a")))
     assert tidy.edl("submit", str(file)) == 0
     assert tidy.edl("submit", str(file)) == 1
-    assert "trainingjob/a exists in namespace default; `edl delete a` first" in capsys.readouterr().err
+    assert "trainingjob/a exists in namespace default; `edl delete a -n default` first" in capsys.readouterr().err
 
 
 def test_nothing_is_submitted_unless_all_are_valid(tidy: Cluster, tmp_path: Path, capsys: Output) -> None:
@@ -161,10 +213,10 @@ def test_a_job_that_is_not_clear_is_not_guessed(tidy: Cluster, wanted: str, word
 
 
 def test_describe_says_what_why_and_what_next(tidy: Cluster, capsys: Output) -> None:
-    make(tidy, TRAINING, training_job("a"), SCALED)
+    owner = make(tidy, TRAINING, training_job("a"), SCALED)
     waiting = {"phase": "Pending", "containerStatuses": [_container(waiting={"reason": "CrashLoopBackOff"})]}
-    make(tidy, PODS, pod("a-trainer-10", "a", "trainer", 10), {"phase": "Running"})
-    make(tidy, PODS, pod("a-trainer-2", "a", "trainer", 2), waiting)
+    make(tidy, PODS, owned(pod("a-trainer-10", "a", "trainer", 10), owner), {"phase": "Running"})
+    make(tidy, PODS, owned(pod("a-trainer-2", "a", "trainer", 2), owner), waiting)
     make(tidy, EVENTS, event("a-trainer-2", "BackOff"))
     make(tidy, EVENTS, event("another", "Started"))
     assert tidy.edl("describe", "a") == 0
@@ -176,6 +228,25 @@ def test_describe_says_what_why_and_what_next(tidy: Cluster, capsys: Output) -> 
     assert "pod/a-trainer-2" in said
     assert "another" not in said
     assert "edl logs -f a" in said
+
+
+def test_pods_are_a_jobs_own_by_their_controller_not_by_their_labels(tidy: Cluster) -> None:
+    """Its own, those of a workload of its own, and not those of a workload that somebody else gave its labels."""
+    mine, other = (make(tidy, TRAINING, training_job(name)) for name in ("a", "b"))
+    labels = {"edl.dev/job": "a", "edl.dev/kind": TRAINING_JOB.crd_name}
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "any"}]}}
+    for name, owner in (("its-workload", mine), ("anothers-workload", other)):
+        body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}}
+        workload = make(tidy, BATCH_JOBS, owned(body | {"spec": {"template": template}}, owner))
+        make(tidy, PODS, owned(pod(f"{name}-0", "a", "trainer", 0), workload))
+    make(tidy, PODS, owned(pod("its-own-0", "a", "master", 0), mine))
+    make(tidy, PODS, owned(pod("anothers-own-0", "a", "master", 0), other))
+    make(tidy, PODS, pod("nobodys-0", "a", "trainer", 0))
+    try:
+        found = tidy.do(job_pods(tidy.client, TRAINING_JOB, NAMESPACE, "a"))
+        assert [one["metadata"]["name"] for one in found] == ["its-own-0", "its-workload-0"]
+    finally:
+        tidy.do(tidy.client.delete_collection(BATCH_JOBS, namespace=NAMESPACE))
 
 
 def _container(**state: Any) -> Data:
@@ -263,10 +334,26 @@ def test_scale_asks_for_a_size_within_the_range(tidy: Cluster, capsys: Output) -
     assert "size 9 is outside 2..6" in capsys.readouterr().err
     assert tidy.edl("scale", "a", "3") == 0
     assert job(tidy, "a")["spec"]["trainer"]["replicas"] == 3
-    assert "annotations" not in job(tidy, "a")["metadata"]
+    [(name, request)] = job(tidy, "a")["metadata"]["annotations"].items()
+    assert (name, request.partition("@")[0]) == ("edl.dev/scale-request", "3")
+    assert "the operator has not taken it up yet" in capsys.readouterr().out, "there is none here"
     assert tidy.edl("scale", "a", "4", "--pin") == 0
     assert job(tidy, "a")["spec"]["trainer"]["replicas"] == 4
-    assert job(tidy, "a")["metadata"]["annotations"] == {"edl.dev/pin": "true"}
+    assert job(tidy, "a")["metadata"]["annotations"]["edl.dev/pin"] == "true"
+
+
+def test_resume_ends_a_hold_and_describe_tells_of_it(tidy: Cluster, capsys: Output) -> None:
+    make(tidy, TRAINING, training_job("a"))
+    until = timestamp.text(time.time() + 250)
+    hold = {"phase": "running", "scale_status": {"target": 3, "hold": {"size": 3, "until": until}}}
+    tidy.do(tidy.client.patch(TRAINING, "a", {"status": hold}, namespace="default", subresource="status"))
+    assert tidy.edl("describe", "a") == 0
+    told = capsys.readouterr().out
+    assert "Held:     3 is held for 4 min" in told
+    assert "`edl resume a` ends that" in told
+    assert "`kubectl scale` to the number in the spec is no write" in told
+    assert tidy.edl("resume", "a") == 0
+    assert job(tidy, "a")["metadata"]["annotations"]["edl.dev/scale-request"].startswith("none@")
 
 
 @pytest.mark.parametrize(("kind", "make_job"), [(TRAINING, training_job), (PYTORCH, pytorch_job)])
@@ -324,10 +411,7 @@ def test_top_shows_nodes_jobs_and_the_rest(tidy: Cluster, capsys: Output) -> Non
         make(tidy, NODES, node, {"capacity": amounts, "allocatable": amounts, "conditions": [ready]})
     tidy.do(tidy.client.patch(NODES, "n2", {"spec": {"unschedulable": True}}))
     made = make(tidy, TRAINING, training_job("a"), SCALED)
-    owner = {"apiVersion": made["apiVersion"], "kind": "TrainingJob", "name": "a", "uid": made["metadata"]["uid"]}
-    mine = pod("a-trainer-0", "a", "trainer", 0)
-    mine["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
-    make(tidy, PODS, mine, {"phase": "Running"})
+    make(tidy, PODS, owned(pod("a-trainer-0", "a", "trainer", 0), made), {"phase": "Running"})
     make(tidy, PODS, pod("other", "", "web", 0), {"phase": "Running"})
     assert tidy.edl("top") == 0
     cluster, nodes, jobs = (part.splitlines() for part in capsys.readouterr().out.strip().split("\n\n"))
@@ -339,6 +423,16 @@ def test_top_shows_nodes_jobs_and_the_rest(tidy: Cluster, capsys: Output) -> Non
     assert jobs[1].split()[:2] == ["default/a", "active"]
     assert jobs[1].split()[4] == "1"
     assert jobs[2].split()[-2] == "1"
+    ended = {**SCALED, "phase": "failed", "reason": "trainer 0 exited with 3"}
+    make(tidy, TRAINING, training_job("b"), ended)
+    make(tidy, TRAINING, training_job("c"), {**SCALED, "phase": "succeeded", "reason": "all is trained"})
+    assert tidy.edl("top") == 0
+    jobs = capsys.readouterr().out.strip().split("\n\n")[2].splitlines()
+    (failed,) = (line for line in jobs if line.startswith("default/b"))
+    assert failed.split()[1] == "failed"
+    assert failed.endswith("trainer 0 exited with 3")
+    (done,) = (line for line in jobs if line.startswith("default/c"))
+    assert done.split()[1] == "succeeded"
 
 
 def test_a_cluster_that_is_not_there_is_code_3_and_a_hint(tmp_path: Path, capsys: Output) -> None:

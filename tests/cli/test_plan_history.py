@@ -1,15 +1,17 @@
 """A job's plans as `edl describe` and `edl brain show` print them."""
 
-from edl.brain.policy.facts import Plan, PlanRecord
-from edl.brain.policy.units import Resource, RolePlan
-from edl.cli.describe import _plans
-from edl.cli.plan_history import history
-from edl.runtime.trainer.state import TrainerState, encode
+from edl.cli.commands.jobs.describe import _plans
+from edl.cli.output.plan_history import history
+from edl.protocol.job_facts import PlanRecord, ResourcePlan
+from edl.protocol.resources import Resource, RolePlan
+from edl.runtime.easydl_trainer.state import TrainerState, encode
 
 EACH = Resource(cpu=1.0, memory=2048)
-START = Plan("start-cold", "small", {"worker": RolePlan(2, EACH), "ps": RolePlan(1, EACH)})
-TRIED = Plan("workers-explore", "tried", {"worker": RolePlan(4, EACH)}, {"ps-0": Resource(cpu=2.0)}, 0.3, 1.0, 40.0)
-RISES = Plan("workers-curve", "rises", {"worker": RolePlan(8, EACH)}, {}, 0.3, 1.0, 60.0)
+START = ResourcePlan("start-cold", "small", {"worker": RolePlan(2, EACH), "ps": RolePlan(1, EACH)})
+TRIED = ResourcePlan(
+    "workers-explore", "tried", {"worker": RolePlan(4, EACH)}, {"ps-0": Resource(cpu=2.0)}, 0.3, 1.0, 40.0
+)
+RISES = ResourcePlan("workers-curve", "rises", {"worker": RolePlan(8, EACH)}, {}, 0.3, 1.0, 60.0)
 RECORDS = (
     PlanRecord(1, 1000.0, START, 0.0, 20.0, "safety"),
     PlanRecord(2, 1060.0, TRIED, 20.0, 30.0, "paid"),
@@ -32,7 +34,7 @@ def test_a_table_and_bars() -> None:
 
 def test_nothing_yet() -> None:
     assert history((), 0.0) == "no plan yet"
-    assert "nothing was measured yet" in history((PlanRecord(1, 0.0, Plan("r", "w")),), 0.0)
+    assert "nothing was measured yet" in history((PlanRecord(1, 0.0, ResourcePlan("r", "w")),), 0.0)
 
 
 def test_a_description_shows_what_the_trainer_keeps_and_leaves_out_what_it_cannot_read() -> None:

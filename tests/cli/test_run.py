@@ -7,20 +7,22 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from edl.api.kinds import TRAINING_JOB
-from edl.cli.follow import Watched
-from edl.cli.jobs import resource_of, summarize
-from edl.kube.errors import ApiError
-
-from .conftest import Cluster
-from .test_jobs import training_job
+from edl.cli.commands.jobs.run import QUESTION, ask
+from edl.cli.connect.jobs import resource_of, summarize
+from edl.cli.output.follow import WatchedJob
+from edl.cli.output.live import JobSnapshot
+from edl.jobs.registry import TRAINING_JOB
+from edl.kube.rest.errors import ApiError
+from tests.cli.conftest import Cluster
+from tests.cli.test_jobs import pytorch_job, training_job
 
 TRAINING = resource_of(TRAINING_JOB)
 EDL = [sys.executable, "-m", "edl.cli.main"]
@@ -80,7 +82,7 @@ def test_ctrl_c_without_a_terminal_leaves_the_job_running(tidy: Cluster, tmp_pat
                 break
         rest = process.stdout.read()
     assert process.returncode == 130
-    assert "left running; `edl describe long` says how it fares" in rest
+    assert "left running; `edl attach long` shows it again" in rest
     assert tidy.do(tidy.client.get(TRAINING, "long", namespace="default"))["status"]["phase"] == "running"
 
 
@@ -126,25 +128,50 @@ def test_a_job_that_somebody_deletes_ends_the_watch(tidy: Cluster, tmp_path: Pat
     assert "trainingjob/gone was deleted" in errors
 
 
-def test_how_training_goes_is_read_from_the_job_service(tidy: Cluster) -> None:
+HELD = """
+import os, sys, time
+sys.path.insert(0, {example!r})
+import train
+
+def hold(kind, task, **more):
+    # after the first task of the first pass and of the last one, until that was seen
+    while kind == "trained" and task.pass_index in (0, 2) and not os.path.exists({seen!r} % task.pass_index):
+        time.sleep(0.02)
+
+train.note = hold
+train.main()
+"""
+
+
+def test_how_training_goes_is_read_from_the_job_service(tidy: Cluster, tmp_path: Path) -> None:
     """A real regression: throughput, loss and passes arrive, and the last of them stay when the job has ended."""
     body = yaml.safe_load((EXAMPLES / "fit_a_line" / "job.yaml").read_text())
-    body["spec"]["trainer"] |= {"entrypoint": f"exec python {EXAMPLES}/fit_a_line/train.py", "passes": 3}
+    script, seen = tmp_path / "held.py", f"{tmp_path}/seen-%d"
+    script.write_text(HELD.format(example=str(EXAMPLES / "fit_a_line"), seen=seen))
+    body["spec"]["trainer"] |= {"entrypoint": f"exec python {script}", "passes": 3}
     made = tidy.do(tidy.client.create(TRAINING, body, namespace="default"))
 
-    async def story() -> Watched:
-        watched = Watched(tidy.client, summarize(TRAINING_JOB, made))
+    def go_on(now: JobSnapshot) -> None:
+        if now.losses:
+            Path(seen % 0).touch()
+        if now.losses and now.losses[-1] < now.losses[0] / 2 and now.progress and now.progress.pass_index == 3:
+            Path(seen % 2).touch()
+
+    async def story() -> WatchedJob:
+        watched = WatchedJob(tidy.client, summarize(TRAINING_JOB, made))
         async with asyncio.timeout(90):
-            while not (await watched.look()).job.finished:
-                await asyncio.sleep(0.2)
+            while not (now := await watched.refresh()).job.finished:
+                go_on(now)
+                await asyncio.sleep(0.05)
         return watched
 
     ended = asyncio.run_coroutine_threadsafe(story(), tidy.loop).result(100).last
     assert ended.job.phase == "succeeded"
     assert ended.progress is not None
-    assert ended.progress.passes == 3
+    assert (ended.progress.pass_index, ended.progress.passes) == (3, 3)
+    assert ended.progress.throughput is not None
     assert ended.progress.loss is not None
-    assert ended.losses[0] > ended.losses[-1]
+    assert ended.losses[0] > 2 * ended.losses[-1]
 
 
 def test_run_starts_a_cluster_if_there_is_none_and_uses_it_again(tmp_path: Path) -> None:
@@ -172,3 +199,59 @@ def test_run_starts_a_cluster_if_there_is_none_and_uses_it_again(tmp_path: Path)
         assert "second: succeeded" in again
     finally:
         edl("down")
+
+
+def test_a_log_outlives_its_pod_as_long_as_the_job(tmp_path: Path) -> None:
+    """A worker that a shrink takes away has written lines that nobody else has."""
+    environment = {**os.environ, "EDL_HOME": str(tmp_path / "home")}
+    environment.pop("KUBECONFIG", None)
+
+    def edl(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*EDL, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
+        )
+
+    body = pytorch_job("kept")
+    script = ["sh", "-c", "echo line of $EDL_POD_NAME; exec sleep 300"]
+    container: dict[str, Any] = {"name": "worker", "image": "x", "command": script}
+    container["resources"] = {"requests": {"cpu": "10m"}}
+    body["spec"]["replicaSpecs"] = {"Worker": {"replicas": 2, "template": {"spec": {"containers": [container]}}}}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(body))
+    try:
+        assert edl("up", "--cpu", "1").returncode == 0
+        assert edl("submit", "job.yaml").returncode == 0
+        until(lambda: "line of kept-worker-1" in edl("logs", "kept", "--role", "Worker").stdout)
+        assert edl("scale", "kept", "1").returncode == 0
+        until(lambda: any((tmp_path / "home" / "logs").glob("*/kept-worker-1")))
+        assert edl("logs", "kept").stdout.splitlines() == [
+            "kept-worker-1: line of kept-worker-1",
+            "kept-worker-0: line of kept-worker-0",
+        ]
+        assert edl("logs", "kept", "--pod", "kept-worker-1").stdout == "line of kept-worker-1\n"
+        assert edl("logs", "kept", "--tail", "0", "--timestamps").stdout == ""
+        assert "wants" in edl("logs", "kept", "--since", "soon").stderr
+        assert "has no rank 3" in edl("logs", "kept", "--rank", "3").stderr
+    finally:
+        assert edl("down", "--delete").returncode == 0
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60.0
+    while not holds():
+        assert time.monotonic() < end, "it never came about"
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("pressed", [KeyboardInterrupt, EOFError])
+def test_ctrl_c_and_ctrl_d_at_the_question_leave_the_jobs_running(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output, pressed: type[BaseException]
+) -> None:
+    """As Enter does."""
+
+    def interrupted() -> str:
+        raise pressed
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", interrupted)
+    assert ask() == ""
+    assert capsys.readouterr().out == f"{QUESTION}\n"

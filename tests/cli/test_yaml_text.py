@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl.cli.yaml_text import Document, documents
+from edl.cli.input.yaml_text import Document, documents
 
 
 def only(text: str) -> Document:

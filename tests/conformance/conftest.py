@@ -1,12 +1,10 @@
-"""The API servers the suite runs against: ours in the default tier, a real one in the kube tier, or any by kubeconfig.
+"""API servers that the suite runs against: ours in the default tier, a real one in the kube tier, or any by kubeconfig.
 
 pytest tests/conformance                             the embedded server
 pytest tests/conformance -m kube                     a real kube-apiserver and etcd of the suite's own
 EDL_CONFORMANCE_SERVER=KUBECONFIG pytest ...         whatever is there
 EDL_CONFORMANCE_RECORD=1 pytest -n0 -m kube ...      write what the real one says into expected/
 """
-
-from __future__ import annotations
 
 import base64
 import http
@@ -28,7 +26,7 @@ import yaml
 
 from tests.conformance.kubectl import Kubectl, program
 from tests.conformance.trace import Endpoint, Json, Trace
-from tests.kube.cluster.cluster import Cluster, provide
+from tests.tier_kube.cluster.cluster import Cluster, provide
 
 _EXPECTED = Path(__file__).parent / "expected"
 _numbers = itertools.count(1)
@@ -92,16 +90,16 @@ async def session(trust: ssl.SSLContext) -> AsyncIterator[aiohttp.ClientSession]
         yield client
 
 
-def differences(heard: Json, recorded: Json, path: str = "") -> Iterator[str]:
-    """Where two answers differ, one line each."""
-    if isinstance(heard, dict) and isinstance(recorded, dict):
-        for key in sorted({*heard, *recorded}):
-            yield from differences(heard.get(key, "<absent>"), recorded.get(key, "<absent>"), f"{path}.{key}")
-    elif isinstance(heard, list) and isinstance(recorded, list) and len(heard) == len(recorded):
-        for index, pair in enumerate(zip(heard, recorded, strict=True)):
+def differences(observed: Json, recorded: Json, path: str = "") -> Iterator[str]:
+    """The differences of two responses, one line each."""
+    if isinstance(observed, dict) and isinstance(recorded, dict):
+        for key in sorted({*observed, *recorded}):
+            yield from differences(observed.get(key, "<absent>"), recorded.get(key, "<absent>"), f"{path}.{key}")
+    elif isinstance(observed, list) and isinstance(recorded, list) and len(observed) == len(recorded):
+        for index, pair in enumerate(zip(observed, recorded, strict=True)):
             yield from differences(*pair, f"{path}[{index}]")
-    elif heard != recorded or type(heard) is not type(recorded):
-        yield f"{path}:\n  {json.dumps(heard)}\n  {json.dumps(recorded)}"
+    elif observed != recorded or type(observed) is not type(recorded):
+        yield f"{path}:\n  {json.dumps(observed)}\n  {json.dumps(recorded)}"
 
 
 class Recorded:
@@ -124,15 +122,15 @@ class Recorded:
             return list(ours[self._case]["steps"])
         return list(json.loads(self._file.read_text()).get(self._name, []))
 
-    def step(self, request: str, heard: Json) -> None:
+    def step(self, request: str, observed: Json) -> None:
         if self._record:
-            self._steps.append({"request": request, **heard})
+            self._steps.append({"request": request, **observed})
             return
         assert self._position < len(self._steps), f"no recorded answer for {request}: it must be recorded first"
         expected = self._steps[self._position]
         self._position += 1
-        found = list(differences({"request": request, **heard}, expected))
-        assert not found, "\n".join([f"{request} (heard, recorded):", *found])
+        found = list(differences({"request": request, **observed}, expected))
+        assert not found, "\n".join([f"{request} (observed, recorded):", *found])
 
     def finish(self) -> None:
         if self._record:
@@ -146,7 +144,7 @@ class Recorded:
 
 @pytest.fixture
 async def t(request: pytest.FixtureRequest, endpoint: Endpoint, session: aiohttp.ClientSession) -> AsyncIterator[Trace]:
-    """A conversation in a namespace of its own, where pods can be created."""
+    """A trace in a namespace of its own, where pods can be created."""
     case = (
         request.node.name.replace("embedded-", "").replace("[embedded]", "").replace("real-", "").replace("[real]", "")
     )
@@ -193,7 +191,7 @@ def k(endpoint: Endpoint, trust: ssl.SSLContext, tmp_path_factory: pytest.TempPa
 
 
 def _call(endpoint: Endpoint, trust: ssl.SSLContext, method: str, path: str, body: Json = None) -> None:
-    """What is no part of the case: a kubectl for each would take a tenth of a second."""
+    """A request that is no part of the case: kubectl would take a tenth of a second for each."""
     headers = {"Authorization": f"Bearer {endpoint.token}", "Content-Type": "application/json"}
     data = json.dumps(body).encode() if body else None
     request = urllib.request.Request(f"{endpoint.url}{path}", data, headers, method=method)

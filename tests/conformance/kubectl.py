@@ -1,6 +1,4 @@
-"""kubectl against whatever server the suite runs on: what it printed, what it complained about, how it ended."""
-
-from __future__ import annotations
+"""Runs kubectl against the server under test: its output, its errors and its exit code."""
 
 import json
 import os
@@ -10,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.kube.cluster.cache import cache_root
+from tests.tier_kube.cluster.cache import cache_root
 
 
 def program() -> str | None:
@@ -43,7 +41,7 @@ class Kubectl:
     home: Path
     namespace: str = "default"
 
-    def within(self, namespace: str) -> Kubectl:
+    def within(self, namespace: str) -> "Kubectl":
         return replace(self, namespace=namespace)
 
     @property

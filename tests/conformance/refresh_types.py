@@ -1,6 +1,6 @@
 """Write `types.txt`, the table of the built-in kinds' fields, from Kubernetes' published Go modules.
 
-    python -m tests.conformance.refresh_types MODULES VERSION > src/edl/embedded/server/types.txt
+    python -m tests.conformance.refresh_types MODULES VERSION > src/edl/embedded/server/types/types.txt
 
 MODULES is a Go module cache's `k8s.io` directory that holds `api`, `apimachinery` and `apiextensions-apiserver` of that
 version. Only facts of the wire are taken: names, types, protobuf numbers, merge keys, enumerations, what is left out

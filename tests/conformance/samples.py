@@ -1,7 +1,5 @@
 """Small objects that the cases start from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 Object = dict[str, Any]

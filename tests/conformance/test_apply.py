@@ -26,50 +26,55 @@ def fields_of(found: Object) -> Object:
 
 
 async def test_apply_creates(t: Trace) -> None:
-    await t.apply(f"{t.core}/configmaps/m", config(a="1"), look=owners, managed=True)
+    await t.apply(f"{t.core}/configmaps/m", config(a="1"), view=owners, managed=True, code=201)
 
 
 async def test_apply_again_changes_nothing(t: Trace) -> None:
-    first = await t.apply(f"{t.core}/configmaps/m", config(a="1"))
-    again = await t.apply(f"{t.core}/configmaps/m", config(a="1"))
+    first = await t.apply(f"{t.core}/configmaps/m", config(a="1"), code=201)
+    again = await t.apply(f"{t.core}/configmaps/m", config(a="1"), code=200)
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
 async def test_what_is_no_longer_applied_goes(t: Trace) -> None:
-    await t.apply(f"{t.core}/configmaps/m", config(a="1", b="2"))
-    await t.apply(f"{t.core}/configmaps/m", config(b="3"), look=owners, managed=True)
+    await t.apply(f"{t.core}/configmaps/m", config(a="1", b="2"), code=201)
+    await t.apply(f"{t.core}/configmaps/m", config(b="3"), view=owners, managed=True, code=200)
 
 
 async def test_what_another_set_stays(t: Trace) -> None:
-    await t.apply(f"{t.core}/configmaps/m", config(a="1"))
-    await t.patch(f"{t.core}/configmaps/m", {"data": {"b": "2"}}, query={"fieldManager": "bob"})
-    await t.apply(f"{t.core}/configmaps/m", config(c="3"), look=owners, managed=True)
+    await t.apply(f"{t.core}/configmaps/m", config(a="1"), code=201)
+    await t.patch(f"{t.core}/configmaps/m", {"data": {"b": "2"}}, query={"fieldManager": "bob"}, code=200)
+    await t.apply(f"{t.core}/configmaps/m", config(c="3"), view=owners, managed=True, code=200)
 
 
 async def test_conflict_and_force(t: Trace) -> None:
-    await t.apply(f"{t.core}/configmaps/m", config(a="1", b="1"))
-    await t.apply(f"{t.core}/configmaps/m", config(a="2"), "bob")
-    await t.apply(f"{t.core}/configmaps/m", config(a="2", b="2"), "bob")
-    await t.apply(f"{t.core}/configmaps/m", config(a="2"), "bob", force=True, look=owners, managed=True)
+    await t.apply(f"{t.core}/configmaps/m", config(a="1", b="1"), code=201)
+    await t.apply(f"{t.core}/configmaps/m", config(a="2"), "bob", code=409)
+    await t.apply(f"{t.core}/configmaps/m", config(a="2", b="2"), "bob", code=409)
+    await t.apply(f"{t.core}/configmaps/m", config(a="2"), "bob", force=True, view=owners, managed=True, code=200)
 
 
 async def test_conflict_with_an_update(t: Trace) -> None:
-    await t.post(f"{t.core}/configmaps", config(a="1"), query={"fieldManager": "carol"})
-    await t.apply(f"{t.core}/configmaps/m", config(a="2"))
-    await t.apply(f"{t.core}/configmaps/m", config(a="2"), force=True, look=owners, managed=True)
+    await t.post(f"{t.core}/configmaps", config(a="1"), query={"fieldManager": "carol"}, code=201)
+    await t.apply(f"{t.core}/configmaps/m", config(a="2"), code=409)
+    await t.apply(f"{t.core}/configmaps/m", config(a="2"), force=True, view=owners, managed=True, code=200)
 
 
 async def test_shared_ownership(t: Trace) -> None:
-    await t.apply(f"{t.core}/configmaps/m", config(a="1"))
-    await t.apply(f"{t.core}/configmaps/m", config(a="1"), "bob", look=owners, managed=True)
-    await t.apply(f"{t.core}/configmaps/m", config(), look=owners, managed=True)
-    await t.apply(f"{t.core}/configmaps/m", config(), "bob", look=owners, managed=True)
+    await t.apply(f"{t.core}/configmaps/m", config(a="1"), code=201)
+    await t.apply(f"{t.core}/configmaps/m", config(a="1"), "bob", view=owners, managed=True, code=200)
+    await t.apply(f"{t.core}/configmaps/m", config(), view=owners, managed=True, code=200)
+    await t.apply(f"{t.core}/configmaps/m", config(), "bob", view=owners, managed=True, code=200)
 
 
 async def test_update_takes_ownership(t: Trace) -> None:
-    await t.apply(f"{t.core}/configmaps/m", config(a="1", b="1"))
+    await t.apply(f"{t.core}/configmaps/m", config(a="1", b="1"), code=201)
     await t.patch(
-        f"{t.core}/configmaps/m", {"data": {"a": "2"}}, query={"fieldManager": "bob"}, look=owners, managed=True
+        f"{t.core}/configmaps/m",
+        {"data": {"a": "2"}},
+        query={"fieldManager": "bob"},
+        view=owners,
+        managed=True,
+        code=200,
     )
 
 
@@ -84,11 +89,11 @@ async def test_fields_of_a_created_pod(t: Trace) -> None:
         volumes=[{"name": "v", "emptyDir": {}}],
         automountServiceAccountToken=False,
     )
-    await t.post(f"{t.core}/pods", full, look=fields_of, managed=True)
+    await t.post(f"{t.core}/pods", full, view=fields_of, managed=True, code=201)
 
 
 async def test_fields_of_a_created_deployment(t: Trace) -> None:
-    await t.post(f"{t.group('apps/v1')}/deployments", workload("Deployment"), look=fields_of, managed=True)
+    await t.post(f"{t.group('apps/v1')}/deployments", workload("Deployment"), view=fields_of, managed=True, code=201)
 
 
 async def test_status_has_its_own_entry(t: Trace) -> None:
@@ -98,11 +103,12 @@ async def test_status_has_its_own_entry(t: Trace) -> None:
         f"{path}/w/status",
         {"status": {"replicas": 1}},
         query={"fieldManager": "ctl"},
-        look=fields_of,
+        view=fields_of,
         managed=True,
+        code=200,
     )
-    await t.patch(f"{path}/w/scale", {"spec": {"replicas": 4}}, query={"fieldManager": "me"})
-    await t.get(f"{path}/w", look=fields_of, managed=True)
+    await t.patch(f"{path}/w/scale", {"spec": {"replicas": 4}}, query={"fieldManager": "me"}, code=200)
+    await t.get(f"{path}/w", view=fields_of, managed=True, code=200)
 
 
 async def test_apply_of_status(t: Trace) -> None:
@@ -113,8 +119,9 @@ async def test_apply_of_status(t: Trace) -> None:
         f"{path}/w/status",
         status,
         "ctl",
-        look=lambda found: {"status": found["status"], **fields_of(found)},
+        view=lambda found: {"status": found["status"], **fields_of(found)},
         managed=True,
+        code=200,
     )
 
 
@@ -133,7 +140,7 @@ def containers(found: Object) -> Any:
 async def test_lists_are_merged_by_key(t: Trace) -> None:
     path = f"{t.group('apps/v1')}/deployments/w"
     one = workload("Deployment", template=template(containers=[container("one", env=[{"name": "A", "value": "1"}])]))
-    await t.apply(path, one, look=containers)
+    await t.apply(path, one, view=containers, code=201)
     two = {
         **DEPLOYMENT,
         "spec": {
@@ -144,24 +151,26 @@ async def test_lists_are_merged_by_key(t: Trace) -> None:
             }
         },
     }
-    await t.apply(path, two, "bob", look=containers)
-    await t.apply(path, workload("Deployment", template=template(containers=[container("one")])), look=containers)
-    await t.apply(path, {**DEPLOYMENT, "spec": {"replicas": 2}}, "bob", look=containers)
+    await t.apply(path, two, "bob", view=containers, code=200)
+    await t.apply(
+        path, workload("Deployment", template=template(containers=[container("one")])), view=containers, code=200
+    )
+    await t.apply(path, {**DEPLOYMENT, "spec": {"replicas": 2}}, "bob", view=containers, code=200)
 
 
 async def test_a_removed_element_with_another_owner_stays(t: Trace) -> None:
     path = f"{t.group('apps/v1')}/deployments/w"
     both = workload("Deployment", template=template(containers=[container("one"), container("two")]))
-    await t.apply(path, both)
+    await t.apply(path, both, code=201)
     mine = {**DEPLOYMENT, "spec": {"template": {"spec": {"containers": [{"name": "two", "workingDir": "/x"}]}}}}
-    await t.apply(path, mine, "bob", look=containers)
-    await t.apply(path, workload("Deployment", template=template(containers=[container("one")])))
+    await t.apply(path, mine, "bob", view=containers, code=200)
+    await t.apply(path, workload("Deployment", template=template(containers=[container("one")])), code=422)
 
 
 async def test_defaults_survive(t: Trace) -> None:
     path = f"{t.group('apps/v1')}/deployments/w"
-    await t.apply(path, workload("Deployment", replicas=3), show="spec.replicas")
-    await t.apply(path, workload("Deployment"), show="spec.replicas")
+    await t.apply(path, workload("Deployment", replicas=3), show="spec.replicas", code=201)
+    await t.apply(path, workload("Deployment"), show="spec.replicas", code=200)
 
 
 async def test_ports_of_the_same_number(t: Trace) -> None:
@@ -171,7 +180,7 @@ async def test_ports_of_the_same_number(t: Trace) -> None:
         "metadata": {"name": "s"},
         "spec": {"ports": [{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"}]},
     }
-    await t.apply(f"{t.core}/services/s", body, look=fields_of, managed=True)
+    await t.apply(f"{t.core}/services/s", body, view=fields_of, managed=True, code=201)
 
 
 @pytest.mark.parametrize(
@@ -202,13 +211,19 @@ async def test_yaml(t: Trace) -> None:
     text = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata:\n  a: x\n"
     query = {"fieldManager": "alice"}
     await t.call(
-        "PATCH", f"{t.core}/configmaps/m", text, content_type="application/apply-patch+yaml", query=query, look=owners
+        "PATCH",
+        f"{t.core}/configmaps/m",
+        text,
+        content_type="application/apply-patch+yaml",
+        query=query,
+        view=owners,
+        code=201,
     )
 
 
 async def test_dry_run(t: Trace) -> None:
-    await t.apply(f"{t.core}/configmaps/m", config(a="1"), query={"dryRun": "All"}, show="data")
-    await t.get(f"{t.core}/configmaps/m")
+    await t.apply(f"{t.core}/configmaps/m", config(a="1"), query={"dryRun": "All"}, show="data", code=201)
+    await t.get(f"{t.core}/configmaps/m", code=404)
 
 
 async def test_custom_resources_too(t: Trace) -> None:
@@ -217,17 +232,19 @@ async def test_custom_resources_too(t: Trace) -> None:
     await t.apply(
         path,
         gadget(keyed=[{"k": "a", "v": 1}], set=["x"], map={"m": 1}, free={"any": {"thing": [1]}}),
-        look=owners,
+        view=owners,
         managed=True,
+        code=201,
     )
-    await t.apply(path, gadget(keyed=[{"k": "b"}], set=["y"], map={"n": 2}), "bob", look=owners, managed=True)
-    await t.apply(path, gadget(replicas=2), look=owners)
+    await t.apply(path, gadget(keyed=[{"k": "b"}], set=["y"], map={"n": 2}), "bob", view=owners, managed=True, code=200)
+    await t.apply(path, gadget(replicas=2), view=owners, code=409)
     await t.apply(
         path,
         gadget(replicas=1, keyed=[{"k": "a", "v": 1}, {"k": "a", "v": 2}]),
         "carol",
         force=True,
-        look=lambda f: [f["code"], f.get("reason")],
+        view=lambda f: [f["code"], f.get("reason")],
+        code=500,
     )
 
 
@@ -239,9 +256,15 @@ async def test_update_of_a_custom_resource(t: Trace) -> None:
         f"{path}/g",
         {"spec": {"keyed": [{"k": "a"}, {"k": "b"}], "free": {"x": 2, "y": 1}}},
         query={"fieldManager": "bob"},
-        look=owners,
+        view=owners,
         managed=True,
+        code=200,
     )
     await t.patch(
-        f"{path}/g/status", {"status": {"replicas": 3}}, query={"fieldManager": "ctl"}, look=owners, managed=True
+        f"{path}/g/status",
+        {"status": {"replicas": 3}},
+        query={"fieldManager": "ctl"},
+        view=owners,
+        managed=True,
+        code=200,
     )

@@ -16,7 +16,7 @@ def place(t: Trace, name: str = "") -> str:
 async def test_create_prunes_and_defaults(t: Trace) -> None:
     await define(t, definition(GADGETS))
     body = gadget(unknown=1, free={"any": 1}, keyed=[{"k": "a", "zz": 1}], nested={}, maybe=None, mode=None)
-    await t.post(place(t), {**body, "status": {"replicas": 5}, "extra": 1})
+    await t.post(place(t), {**body, "status": {"replicas": 5}, "extra": 1}, code=201)
 
 
 @pytest.mark.parametrize(
@@ -55,20 +55,22 @@ async def test_schema(t: Trace, spec: Object) -> None:
         place(t),
         gadget(**spec),
         query={"dryRun": "All"},
-        look=lambda found: found.get("spec", found) if found.get("kind") == "Gadget" else found,
+        view=lambda found: found.get("spec", found) if found.get("kind") == "Gadget" else found,
     )
 
 
 async def test_every_problem_is_named(t: Trace) -> None:
     await define(t, definition(GADGETS))
     body = gadget(mode="c", title="A", list=[], keyed=[{}])
-    await t.post(place(t), body, look=lambda found: sorted(cause["field"] for cause in found["details"]["causes"]))
+    await t.post(
+        place(t), body, view=lambda found: sorted(cause["field"] for cause in found["details"]["causes"]), code=422
+    )
 
 
 async def test_required_fields(t: Trace) -> None:
     await define(t, definition(GADGETS))
-    await t.post(place(t), made("Gadget", "g", f"{GADGETS}/v1"))
-    await t.post(place(t), made("Gadget", "g", f"{GADGETS}/v1", spec={}))
+    await t.post(place(t), made("Gadget", "g", f"{GADGETS}/v1"), code=422)
+    await t.post(place(t), made("Gadget", "g", f"{GADGETS}/v1", spec={}), code=422)
 
 
 @pytest.mark.parametrize("mode", ["Strict", "Warn", "Ignore"])
@@ -95,69 +97,72 @@ async def test_refused_bodies(t: Trace, body: Object) -> None:
 async def test_replacement_needs_a_version(t: Trace) -> None:
     await define(t, definition(GADGETS))
     first = await t.make(place(t), gadget())
-    await t.put(place(t, "g"), gadget(replicas=2))
-    await t.put(place(t, "g"), {**first, "spec": {"replicas": 3}})
-    await t.put(place(t, "g"), {**first, "spec": {"replicas": 4}})
+    await t.put(place(t, "g"), gadget(replicas=2), code=422)
+    await t.put(place(t, "g"), {**first, "spec": {"replicas": 3}}, code=200)
+    await t.put(place(t, "g"), {**first, "spec": {"replicas": 4}}, code=409)
 
 
 async def test_status_and_generation(t: Trace) -> None:
     await define(t, definition(GADGETS))
     await t.make(place(t), gadget())
-    look = lambda found: [found["metadata"]["generation"], found["spec"], found.get("status")]  # noqa: E731
+    view = lambda found: [found["metadata"]["generation"], found["spec"], found.get("status")]  # noqa: E731
     await t.patch(
         place(t, "g/status"),
         {"status": {"replicas": 3, "junk": 1}, "spec": {"replicas": 5}, "metadata": {"labels": {"a": "b"}}},
-        look=look,
+        view=view,
+        code=200,
     )
-    await t.patch(place(t, "g"), {"status": {"replicas": 9}}, look=look)
-    await t.patch(place(t, "g"), {"spec": {"replicas": 2}}, look=look)
-    await t.patch(place(t, "g"), {"metadata": {"labels": {"a": "b"}}}, look=look)
-    await t.patch(place(t, "g/status"), {"status": {"replicas": "x"}})
+    await t.patch(place(t, "g"), {"status": {"replicas": 9}}, view=view, code=200)
+    await t.patch(place(t, "g"), {"spec": {"replicas": 2}}, view=view, code=200)
+    await t.patch(place(t, "g"), {"metadata": {"labels": {"a": "b"}}}, view=view, code=200)
+    await t.patch(place(t, "g/status"), {"status": {"replicas": "x"}}, code=422)
 
 
 async def test_scale(t: Trace) -> None:
     await define(t, definition(GADGETS))
     await t.make(place(t), gadget(replicas=2))
-    await t.get(place(t, "g/scale"))
-    await t.patch(place(t, "g/scale"), {"spec": {"replicas": 3}})
-    await t.patch(place(t, "g/status"), {"status": {"replicas": 2, "selector": "a=b"}}, show="status")
-    await t.get(place(t, "g/scale"))
-    await t.patch(place(t, "g/scale"), {"spec": {"replicas": 99}})
-    await t.patch(place(t, "g/scale"), {"spec": {"replicas": -1}})
+    await t.get(place(t, "g/scale"), code=200)
+    await t.patch(place(t, "g/scale"), {"spec": {"replicas": 3}}, code=200)
+    await t.patch(place(t, "g/status"), {"status": {"replicas": 2, "selector": "a=b"}}, show="status", code=200)
+    await t.get(place(t, "g/scale"), code=200)
+    await t.patch(place(t, "g/scale"), {"spec": {"replicas": 99}}, code=422)
+    await t.patch(place(t, "g/scale"), {"spec": {"replicas": -1}}, code=422)
 
 
 @pytest.mark.parametrize("kind", ["strategic", "application/json"])
 async def test_unsupported_patches(t: Trace, kind: str) -> None:
     await define(t, definition(GADGETS))
     await t.make(place(t), gadget())
-    await t.patch(place(t, "g"), {"spec": {"replicas": 2}}, kind)
+    await t.patch(place(t, "g"), {"spec": {"replicas": 2}}, kind, code=415)
 
 
 async def test_json_patch(t: Trace) -> None:
     await define(t, definition(GADGETS))
     await t.make(place(t), gadget())
-    await t.patch(place(t, "g"), [{"op": "replace", "path": "/spec/replicas", "value": 4}], "json", show="spec")
-    await t.patch(place(t, "g"), [{"op": "test", "path": "/spec/replicas", "value": 7}], "json")
-    await t.patch(place(t, "g"), [{"op": "remove", "path": "/spec/replicas"}], "json")
+    await t.patch(
+        place(t, "g"), [{"op": "replace", "path": "/spec/replicas", "value": 4}], "json", show="spec", code=200
+    )
+    await t.patch(place(t, "g"), [{"op": "test", "path": "/spec/replicas", "value": 7}], "json", code=422)
+    await t.patch(place(t, "g"), [{"op": "remove", "path": "/spec/replicas"}], "json", code=422)
 
 
 async def test_list_items_name_their_kind(t: Trace) -> None:
     await define(t, definition(GADGETS))
     await t.make(place(t), gadget())
-    await t.get(place(t))
+    await t.get(place(t), code=200)
 
 
 async def test_table(t: Trace) -> None:
     await define(t, definition(GADGETS))
     await t.make(place(t), gadget())
-    await t.get(place(t), accept=TABLE)
+    await t.get(place(t), accept=TABLE, code=200)
 
 
 async def test_delete_answers_a_status(t: Trace) -> None:
     await define(t, definition(GADGETS))
     await t.make(place(t), gadget())
-    await t.delete(place(t, "g"))
-    await t.get(place(t, "g"))
+    await t.delete(place(t, "g"), code=200)
+    await t.get(place(t, "g"), code=404)
 
 
 async def test_two_versions_show_one_object(t: Trace) -> None:
@@ -166,9 +171,11 @@ async def test_two_versions_show_one_object(t: Trace) -> None:
     crd["spec"]["versions"].append({**first, "name": "v1alpha1", "storage": False})
     await define(t, crd)
     base = t.group("versions.edl.dev/v1alpha1")
-    await t.post(f"{base}/things", made("Thing", "x", "versions.edl.dev/v1alpha1", spec={"replicas": 1}))
-    await t.get(f"{t.group('versions.edl.dev/v1')}/things/x", look=lambda found: [found["apiVersion"], found["spec"]])
-    await t.get("/apis/versions.edl.dev", look=lambda found: found)
+    await t.post(f"{base}/things", made("Thing", "x", "versions.edl.dev/v1alpha1", spec={"replicas": 1}), code=201)
+    await t.get(
+        f"{t.group('versions.edl.dev/v1')}/things/x", view=lambda found: [found["apiVersion"], found["spec"]], code=200
+    )
+    await t.get("/apis/versions.edl.dev", view=lambda found: found, code=200)
 
 
 async def _is_established(t: Trace) -> bool:
@@ -179,15 +186,16 @@ async def _is_established(t: Trace) -> bool:
 async def test_definition_is_completed(t: Trace) -> None:
     crd = definition("complete.edl.dev", "boxes", "Box")
     del crd["spec"]["names"]["shortNames"]
-    await t.post(DEFINITIONS, crd, show="spec.names")
+    await t.post(DEFINITIONS, crd, show="spec.names", code=201)
     async with asyncio.timeout(30):
         # Kubernetes accepts its names, installs it and tells of it in three steps.
         while not (await _is_established(t) and (await t.send("GET", "/apis/complete.edl.dev/v1"))[0] == 200):
             await asyncio.sleep(0.05)
-    await t.get(f"{DEFINITIONS}/boxes.complete.edl.dev", show="status")
+    await t.get(f"{DEFINITIONS}/boxes.complete.edl.dev", show="status", code=200)
     await t.get(
         "/apis/complete.edl.dev/v1",
-        look=lambda found: [{**entry, "storageVersionHash": ""} for entry in found["resources"]],
+        view=lambda found: [{**entry, "storageVersionHash": ""} for entry in found["resources"]],
+        code=200,
     )
 
 
@@ -206,14 +214,15 @@ async def test_refused_definitions(t: Trace, change: Object) -> None:
     await t.post(
         DEFINITIONS,
         crd,
-        look=lambda found: [found["code"], found["reason"], sorted(c["field"] for c in found["details"]["causes"])],
+        view=lambda found: [found["code"], found["reason"], sorted(c["field"] for c in found["details"]["causes"])],
+        code=422,
     )
 
 
 async def test_definition_needs_a_schema(t: Trace) -> None:
     crd = definition("bad.edl.dev", "bads", "Bad")
     del crd["spec"]["versions"][0]["schema"]
-    await t.post(DEFINITIONS, crd)
+    await t.post(DEFINITIONS, crd, code=422)
 
 
 async def test_deleting_a_definition_deletes_its_objects(t: Trace) -> None:
@@ -228,4 +237,4 @@ async def test_deleting_a_definition_deletes_its_objects(t: Trace) -> None:
         while (await t.send("GET", "/apis/going.edl.dev/v1/goers"))[0] != 404:
             await asyncio.sleep(0.1)
     await define(t, crd)
-    await t.get(f"{t.group('going.edl.dev/v1')}/goers", show="items")
+    await t.get(f"{t.group('going.edl.dev/v1')}/goers", show="items", code=200)

@@ -24,13 +24,15 @@ from tests.conformance.trace import Trace
 async def test_answer_of_a_deletion(t: Trace, path: str, body: Object) -> None:
     await t.make(f"{t.core}/{path}", body)
     await t.delete(
-        f"{t.core}/{path}/x", look=lambda found: {**found, "status": None} if path == "resourcequotas" else found
+        f"{t.core}/{path}/x",
+        view=lambda found: {**found, "status": None} if path == "resourcequotas" else found,
+        code=200,
     )
-    await t.get(f"{t.core}/{path}/x")
+    await t.get(f"{t.core}/{path}/x", code=404)
 
 
 async def test_delete_what_is_not_there(t: Trace) -> None:
-    await t.delete(f"{t.core}/configmaps/nobody")
+    await t.delete(f"{t.core}/configmaps/nobody", code=404)
 
 
 def held(*finalizers: str) -> Object:
@@ -41,12 +43,12 @@ def held(*finalizers: str) -> Object:
 
 async def test_finalizers_hold(t: Trace) -> None:
     await t.make(f"{t.core}/configmaps", held("a.b/c"))
-    await t.delete(f"{t.core}/configmaps/m")
-    await t.delete(f"{t.core}/configmaps/m")
-    await t.patch(f"{t.core}/configmaps/m", {"metadata": {"finalizers": ["a.b/c", "new.x/y"]}})
-    await t.patch(f"{t.core}/configmaps/m", {"data": {"still": "writable"}}, show="data")
-    await t.patch(f"{t.core}/configmaps/m", {"metadata": {"finalizers": None}}, show="metadata")
-    await t.get(f"{t.core}/configmaps/m")
+    await t.delete(f"{t.core}/configmaps/m", code=200)
+    await t.delete(f"{t.core}/configmaps/m", code=200)
+    await t.patch(f"{t.core}/configmaps/m", {"metadata": {"finalizers": ["a.b/c", "new.x/y"]}}, code=422)
+    await t.patch(f"{t.core}/configmaps/m", {"data": {"still": "writable"}}, show="data", code=200)
+    await t.patch(f"{t.core}/configmaps/m", {"metadata": {"finalizers": None}}, show="metadata", code=200)
+    await t.get(f"{t.core}/configmaps/m", code=404)
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan", "Sideways"])
@@ -56,31 +58,36 @@ async def test_propagation(t: Trace, policy: str) -> None:
     await t.delete(
         f"{path}/w",
         {"propagationPolicy": policy},
-        look=lambda found: found if found["kind"] != "ReplicaSet" else found["metadata"],
+        view=lambda found: found if found["kind"] != "ReplicaSet" else found["metadata"],
     )
 
 
 async def test_propagation_by_query(t: Trace) -> None:
     await t.make(f"{t.core}/configmaps", config())
-    await t.delete(f"{t.core}/configmaps/m", query={"propagationPolicy": "Foreground"}, show="metadata.finalizers")
+    await t.delete(
+        f"{t.core}/configmaps/m", query={"propagationPolicy": "Foreground"}, show="metadata.finalizers", code=200
+    )
 
 
 async def test_old_orphan_option(t: Trace) -> None:
     await t.make(f"{t.core}/configmaps", config())
-    await t.delete(f"{t.core}/configmaps/m", {"orphanDependents": True}, show="metadata.finalizers")
-    await t.delete(f"{t.core}/configmaps/m", {"orphanDependents": True, "propagationPolicy": "Orphan"})
+    await t.delete(f"{t.core}/configmaps/m", {"orphanDependents": True}, show="metadata.finalizers", code=200)
+    await t.delete(f"{t.core}/configmaps/m", {"orphanDependents": True, "propagationPolicy": "Orphan"}, code=422)
 
 
 async def test_preconditions(t: Trace) -> None:
     made_ = await t.make(f"{t.core}/configmaps", config())
-    await t.delete(f"{t.core}/configmaps/m", {"preconditions": {"uid": "11111111-2222-3333-4444-555555555555"}})
+    await t.delete(
+        f"{t.core}/configmaps/m", {"preconditions": {"uid": "11111111-2222-3333-4444-555555555555"}}, code=409
+    )
     await t.delete(
         f"{t.core}/configmaps/m",
         {"preconditions": {"resourceVersion": "1"}},
-        look=lambda found: [found["code"], found["reason"]],
+        view=lambda found: [found["code"], found["reason"]],
+        code=409,
     )
     right = {"uid": made_["metadata"]["uid"], "resourceVersion": made_["metadata"]["resourceVersion"]}
-    await t.delete(f"{t.core}/configmaps/m", {"preconditions": right}, show="status")
+    await t.delete(f"{t.core}/configmaps/m", {"preconditions": right}, show="status", code=200)
 
 
 async def running(t: Trace, **spec: Any) -> None:
@@ -94,17 +101,17 @@ def grace(found: Object) -> list[Any]:
 
 async def test_grace_of_a_bound_pod(t: Trace) -> None:
     await running(t)
-    await t.delete(f"{t.core}/pods/p", look=grace)
-    await t.get(f"{t.core}/pods/p", look=grace)
-    await t.delete(f"{t.core}/pods/p", {"gracePeriodSeconds": 5}, look=grace)
-    await t.delete(f"{t.core}/pods/p", {"gracePeriodSeconds": 60}, look=grace)
-    await t.delete(f"{t.core}/pods/p", {"gracePeriodSeconds": 0}, look=grace)
-    await t.get(f"{t.core}/pods/p")
+    await t.delete(f"{t.core}/pods/p", view=grace, code=200)
+    await t.get(f"{t.core}/pods/p", view=grace, code=200)
+    await t.delete(f"{t.core}/pods/p", {"gracePeriodSeconds": 5}, view=grace, code=200)
+    await t.delete(f"{t.core}/pods/p", {"gracePeriodSeconds": 60}, view=grace, code=200)
+    await t.delete(f"{t.core}/pods/p", {"gracePeriodSeconds": 0}, view=grace, code=200)
+    await t.get(f"{t.core}/pods/p", code=404)
 
 
 async def test_grace_from_the_spec(t: Trace) -> None:
     await running(t, terminationGracePeriodSeconds=7)
-    await t.delete(f"{t.core}/pods/p", look=grace)
+    await t.delete(f"{t.core}/pods/p", view=grace, code=200)
 
 
 async def test_a_finished_pod_goes_at_once(t: Trace) -> None:
@@ -115,15 +122,15 @@ async def test_a_finished_pod_goes_at_once(t: Trace) -> None:
         {"status": {"phase": "Succeeded"}},
         content_type="application/merge-patch+json",
     )
-    await t.delete(f"{t.core}/pods/p", look=grace)
-    await t.get(f"{t.core}/pods/p")
+    await t.delete(f"{t.core}/pods/p", view=grace, code=200)
+    await t.get(f"{t.core}/pods/p", code=404)
 
 
 async def test_dry_run(t: Trace) -> None:
     await t.make(f"{t.core}/configmaps", config())
-    await t.delete(f"{t.core}/configmaps/m", query={"dryRun": "All"})
-    await t.delete(f"{t.core}/configmaps/m", {"dryRun": ["All"]})
-    await t.get(f"{t.core}/configmaps/m", show="metadata.name")
+    await t.delete(f"{t.core}/configmaps/m", query={"dryRun": "All"}, code=200)
+    await t.delete(f"{t.core}/configmaps/m", {"dryRun": ["All"]}, code=200)
+    await t.get(f"{t.core}/configmaps/m", show="metadata.name", code=200)
 
 
 async def test_collection(t: Trace) -> None:
@@ -132,12 +139,13 @@ async def test_collection(t: Trace) -> None:
     await t.delete(
         f"{t.core}/secrets",
         query={"labelSelector": "x"},
-        look=lambda found: [found["kind"], [item["metadata"]["name"] for item in found["items"]]],
+        view=lambda found: [found["kind"], [item["metadata"]["name"] for item in found["items"]]],
+        code=200,
     )
-    await t.get(f"{t.core}/secrets", look=lambda found: [item["metadata"]["name"] for item in found["items"]])
+    await t.get(f"{t.core}/secrets", view=lambda found: [item["metadata"]["name"] for item in found["items"]], code=200)
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"gracePeriodSeconds":"x"}', b'{"kind":"Pod","apiVersion":"v1"}'])
 async def test_broken_options(t: Trace, body: bytes) -> None:
     await t.make(f"{t.core}/configmaps", config())
-    await t.call("DELETE", f"{t.core}/configmaps/m", body, look=lambda found: [found.get("code"), found.get("reason")])
+    await t.call("DELETE", f"{t.core}/configmaps/m", body, view=lambda found: [found.get("code"), found.get("reason")])

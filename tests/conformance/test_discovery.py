@@ -30,7 +30,7 @@ def base(group_version: str) -> str:
 
 @pytest.mark.parametrize("group_version", SERVED)
 async def test_resources(t: Trace, group_version: str) -> None:
-    def look(found: Object) -> Any:
+    def view(found: Object) -> Any:
         wanted = SERVED[group_version].split()
         return [
             {
@@ -42,7 +42,7 @@ async def test_resources(t: Trace, group_version: str) -> None:
             if entry["name"] in wanted
         ]
 
-    await t.get(base(group_version), look=look)
+    await t.get(base(group_version), view=view, code=200)
 
 
 async def test_subresources_of_pods(t: Trace) -> None:
@@ -51,11 +51,12 @@ async def test_subresources_of_pods(t: Trace) -> None:
     }
     await t.get(
         "/api/v1",
-        look=lambda found: sorted(
+        view=lambda found: sorted(
             [entry["name"], entry["kind"], entry.get("group"), entry["verbs"]]
             for entry in found["resources"]
             if entry["name"] in served
         ),
+        code=200,
     )
 
 
@@ -63,18 +64,19 @@ async def test_groups(t: Trace) -> None:
     wanted = {group_version.partition("/")[0] for group_version in SERVED}
     await t.get(
         "/apis",
-        look=lambda found: sorted(
+        view=lambda found: sorted(
             [g["name"], g["preferredVersion"]["version"]]
             for g in found["groups"]
             if g["name"] in wanted and g["name"] != "events.k8s.io"
         ),
+        code=200,
     )
-    await t.get("/apis/apps")
-    await t.get("/api", look=lambda found: [found["kind"], found["versions"]])
+    await t.get("/apis/apps", code=200)
+    await t.get("/api", view=lambda found: [found["kind"], found["versions"]], code=200)
 
 
 async def test_aggregated(t: Trace) -> None:
-    def look(found: Object) -> Any:
+    def view(found: Object) -> Any:
         apps = next(item for item in found["items"] if item["metadata"]["name"] == "apps")
         version = apps["versions"][0]
         resources = {entry["resource"]: entry for entry in version["resources"]}
@@ -88,24 +90,27 @@ async def test_aggregated(t: Trace) -> None:
         ]
         return [found["kind"], found["apiVersion"], version["version"], version["freshness"], shown]
 
-    await t.get("/apis", accept=AGGREGATED, look=look)
+    await t.get("/apis", accept=AGGREGATED, view=view, code=200)
 
 
 async def test_custom_group(t: Trace) -> None:
     await define(t, definition(GADGETS))
-    await t.get(f"/apis/{GADGETS}")
+    await t.get(f"/apis/{GADGETS}", code=200)
     await t.get(
         f"/apis/{GADGETS}/v1",
-        look=lambda found: sorted(
+        view=lambda found: sorted(
             ({**entry, "storageVersionHash": "", "verbs": sorted(entry["verbs"])} for entry in found["resources"]),
             key=lambda entry: entry["name"],
         ),
+        code=200,
     )
 
 
 @pytest.mark.parametrize("place", ["api/v1", "apis/apps/v1", "apis/batch/v1"])
 async def test_openapi_index(t: Trace, place: str) -> None:
-    await t.get("/openapi/v3", look=lambda found: found["paths"][place]["serverRelativeURL"].partition("?")[0])
+    await t.get(
+        "/openapi/v3", view=lambda found: found["paths"][place]["serverRelativeURL"].partition("?")[0], code=200
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ async def test_openapi_index(t: Trace, place: str) -> None:
     ],
 )
 async def test_fields_of_models(t: Trace, place: str, model: str) -> None:
-    def look(found: Object) -> Any:
+    def view(found: Object) -> Any:
         schema = found["components"]["schemas"][model]
         fields = {}
         for name, field in schema["properties"].items():
@@ -144,12 +149,12 @@ async def test_fields_of_models(t: Trace, place: str, model: str) -> None:
             ]
         return {"fields": fields, "required": sorted(schema.get("required", []))}
 
-    await t.get(f"/openapi/v3/{place}", look=look)
+    await t.get(f"/openapi/v3/{place}", view=view, code=200)
 
 
 async def test_operations_offer_field_validation(t: Trace) -> None:
-    def look(found: Object) -> Any:
+    def view(found: Object) -> Any:
         path = found["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments"]["post"]
         return [path["x-kubernetes-group-version-kind"], "fieldValidation" in [p["name"] for p in path["parameters"]]]
 
-    await t.get("/openapi/v3/apis/apps/v1", look=look)
+    await t.get("/openapi/v3/apis/apps/v1", view=view, code=200)

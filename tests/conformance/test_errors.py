@@ -1,4 +1,4 @@
-"""Paths, methods, headers and credentials that lead nowhere."""
+"""Unknown paths, wrong methods and headers, missing credentials."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from tests.conformance.trace import Trace
     ],
 )
 async def test_no_such_path(t: Trace, path: str) -> None:
-    await t.get(path)
+    await t.get(path, code=404)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ async def test_no_such_path(t: Trace, path: str) -> None:
     ],
 )
 async def test_method_not_allowed(t: Trace, method: str, path: str) -> None:
-    await t.call(method, path, pod() if method in ("POST", "PUT") else None)
+    await t.call(method, path, pod() if method in ("POST", "PUT") else None, code=405)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ async def test_method_not_allowed(t: Trace, method: str, path: str) -> None:
     ],
 )
 async def test_wrong_token(t: Trace, path: str, token: str) -> None:
-    await t.get(path, token=token)
+    await t.get(path, token=token, code=401)
 
 
 @pytest.mark.parametrize(
@@ -64,29 +64,34 @@ async def test_wrong_token(t: Trace, path: str, token: str) -> None:
     ],
 )
 async def test_no_token_no_entry(t: Trace, method: str, path: str) -> None:
-    await t.call(method, path, token="")
+    await t.call(method, path, token="", code=403)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
 async def test_health_is_public(t: Trace, path: str) -> None:
-    await t.get(path, token="")
+    await t.get(path, token="", code=200)
 
 
 async def test_version_is_public(t: Trace) -> None:
     await t.get(
-        "/version", token="", look=lambda found: [found["major"], found["minor"], found["gitVersion"].partition("+")[0]]
+        "/version",
+        token="",
+        view=lambda found: [found["major"], found["minor"], found["gitVersion"].partition("+")[0]],
+        code=200,
     )
 
 
 async def test_not_acceptable(t: Trace) -> None:
-    await t.get(f"{t.core}/pods", accept="text/html", show="", look=lambda found: [found["reason"], found["code"]])
+    await t.get(
+        f"{t.core}/pods", accept="text/html", show="", view=lambda found: [found["reason"], found["code"]], code=406
+    )
 
 
 async def test_too_large(t: Trace) -> None:
     body = b'{"metadata":{"name":"x"},"data":{"a":"' + b"x" * (3 << 20) + b'"}}'
-    await t.call("POST", f"{t.core}/configmaps", body)
+    await t.call("POST", f"{t.core}/configmaps", body, code=413)
 
 
 async def test_escaped_path(t: Trace) -> None:
-    await t.get(f"{t.core}/pods/a%2Fb")
-    await t.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anothing")
+    await t.get(f"{t.core}/pods/a%2Fb", code=404)
+    await t.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anothing", code=404)

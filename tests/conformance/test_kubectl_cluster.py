@@ -17,9 +17,9 @@ import pytest
 
 from tests.conformance.kubectl import Kubectl, program
 from tests.conformance.samples import Object, made
-from tests.kube.cluster.kubectl import Kubectl as KubeTierKubectl
-from tests.kube.cluster.kubectl import existing_kubeconfig
-from tests.kube.manifests import SHELL_IMAGE
+from tests.tier_kube.cluster.kubectl import Kubectl as KubeTierKubectl
+from tests.tier_kube.cluster.kubectl import existing_kubeconfig
+from tests.tier_kube.manifests import SHELL_IMAGE
 
 pytestmark = [
     pytest.mark.may_skip(

@@ -16,12 +16,12 @@ async def three(t: Trace) -> None:
 
 
 async def test_list_of_nothing(t: Trace) -> None:
-    await t.get(f"{t.core}/secrets")
+    await t.get(f"{t.core}/secrets", code=200)
 
 
 async def test_items_of_built_in_lists_have_no_kind(t: Trace) -> None:
     await three(t)
-    await t.get(f"{t.core}/secrets")
+    await t.get(f"{t.core}/secrets", code=200)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ async def test_label_selector(t: Trace, selector: str) -> None:
     await t.get(
         f"{t.core}/secrets",
         query={"labelSelector": selector},
-        look=lambda found: names(found) if "items" in found else found,
+        view=lambda found: names(found) if "items" in found else found,
     )
 
 
@@ -83,7 +83,7 @@ async def test_field_selector(t: Trace, selector: str) -> None:
     await t.get(
         f"{t.core}/secrets",
         query={"fieldSelector": selector},
-        look=lambda found: names(found) if "items" in found else found,
+        view=lambda found: names(found) if "items" in found else found,
     )
 
 
@@ -104,7 +104,8 @@ async def test_pod_field_selector(t: Trace, selector: str) -> None:
     await t.get(
         f"{t.core}/pods",
         query={"fieldSelector": selector},
-        look=lambda found: names(found) if "items" in found else found,
+        view=lambda found: names(found) if "items" in found else found,
+        code=200,
     )
 
 
@@ -113,7 +114,8 @@ async def test_pages_show_one_snapshot(t: Trace) -> None:
     first = await t.get(
         f"{t.core}/secrets",
         query={"limit": "2"},
-        look=lambda f: [names(f), f["metadata"].get("remainingItemCount"), bool(f["metadata"].get("continue"))],
+        view=lambda f: [names(f), f["metadata"].get("remainingItemCount"), bool(f["metadata"].get("continue"))],
+        code=200,
     )
     await t.make(f"{t.core}/secrets", {"metadata": {"name": "d"}})
     await t.send("DELETE", f"{t.core}/secrets/c")
@@ -129,7 +131,8 @@ async def test_pages_with_a_selector_do_not_count_the_rest(t: Trace) -> None:
     await t.get(
         f"{t.core}/secrets",
         query={"limit": "1", "labelSelector": "app"},
-        look=lambda f: [names(f), f["metadata"].get("remainingItemCount")],
+        view=lambda f: [names(f), f["metadata"].get("remainingItemCount")],
+        code=200,
     )
 
 
@@ -164,7 +167,7 @@ async def test_not_older_than(t: Trace) -> None:
             else {"resourceVersion": version},
         )
         assert names(found) == ["a"]
-    await t.get(f"{t.core}/secrets", query={"resourceVersion": "0"}, look=names)
+    await t.get(f"{t.core}/secrets", query={"resourceVersion": "0"}, view=names, code=200)
 
 
 async def test_exact_revision_shows_the_past(t: Trace) -> None:
@@ -178,15 +181,17 @@ async def test_exact_revision_shows_the_past(t: Trace) -> None:
 
 async def test_get_at_a_future_revision(t: Trace) -> None:
     await t.make(f"{t.core}/configmaps", config("a"))
-    await t.get(f"{t.core}/configmaps/a", query={"resourceVersion": "99999999"})
+    await t.get(f"{t.core}/configmaps/a", query={"resourceVersion": "99999999"}, code=504)
 
 
 async def test_list_metadata_only(t: Trace) -> None:
     await three(t)
     accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-    await t.get(f"{t.core}/secrets", query={"labelSelector": "tier"}, accept=accept)
+    await t.get(f"{t.core}/secrets", query={"labelSelector": "tier"}, accept=accept, code=200)
 
 
 async def test_get_metadata_only(t: Trace) -> None:
     await t.make(f"{t.core}/configmaps", config("a", x="y"))
-    await t.get(f"{t.core}/configmaps/a", accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")
+    await t.get(
+        f"{t.core}/configmaps/a", accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", code=200
+    )

@@ -29,7 +29,7 @@ from tests.conformance.trace import Trace
 )
 async def test_merge_patch(t: Trace, change: Object) -> None:
     await t.make(f"{t.core}/configmaps", config(a="1"))
-    await t.patch(f"{t.core}/configmaps/m", change, look=without_document)
+    await t.patch(f"{t.core}/configmaps/m", change, view=without_document)
 
 
 def without_document(found: Object) -> Any:
@@ -140,14 +140,14 @@ BASE = workload(
 async def test_strategic_merge(t: Trace, change: Object) -> None:
     path = f"{t.group('apps/v1')}/deployments"
     await t.make(path, BASE)
-    await t.patch(f"{path}/w", {"spec": {"template": {"spec": change}}}, "strategic", look=spec_of)
+    await t.patch(f"{path}/w", {"spec": {"template": {"spec": change}}}, "strategic", view=spec_of)
 
 
 async def test_strategic_strategy_switch(t: Trace) -> None:
     path = f"{t.group('apps/v1')}/deployments"
     await t.make(path, BASE)
     change = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
-    await t.patch(f"{path}/w", change, "strategic", show="spec.strategy")
+    await t.patch(f"{path}/w", change, "strategic", show="spec.strategy", code=200)
 
 
 async def test_strategic_finalizers(t: Trace) -> None:
@@ -155,21 +155,21 @@ async def test_strategic_finalizers(t: Trace) -> None:
     body["metadata"]["finalizers"] = ["a.b/c", "d.e/f"]
     await t.make(f"{t.core}/configmaps", body)
     change = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.b/c"], "finalizers": ["x.y/z"]}}
-    await t.patch(f"{t.core}/configmaps/m", change, "strategic", show="metadata.finalizers")
-    await t.patch(f"{t.core}/configmaps/m", {"metadata": {"finalizers": None}})
+    await t.patch(f"{t.core}/configmaps/m", change, "strategic", show="metadata.finalizers", code=200)
+    await t.patch(f"{t.core}/configmaps/m", {"metadata": {"finalizers": None}}, code=200)
 
 
 async def test_strategic_service_ports(t: Trace) -> None:
     await t.make(f"{t.core}/services", service(ports=[{"name": "a", "port": 80}, {"name": "b", "port": 81}]))
     change = {"spec": {"ports": [{"port": 81, "name": "c"}, {"port": 82, "name": "d"}]}}
-    await t.patch(f"{t.core}/services/s", change, "strategic", show="spec.ports")
+    await t.patch(f"{t.core}/services/s", change, "strategic", show="spec.ports", code=200)
 
 
 @pytest.mark.parametrize("mode", ["Strict", "Warn", "Ignore"])
 async def test_unknown_field_in_a_patch(t: Trace, mode: str) -> None:
     await t.make(f"{t.core}/pods", pod(containers=[container()], automountServiceAccountToken=False))
 
-    def look(found: Object) -> Any:
+    def view(found: Object) -> Any:
         if "spec" in found:
             return found["metadata"]["name"]
         return [found["code"], found["reason"], found["details"]["causes"][0]["message"].rpartition(": ")[2]]
@@ -178,21 +178,21 @@ async def test_unknown_field_in_a_patch(t: Trace, mode: str) -> None:
         f"{t.core}/pods/p",
         {"metadata": {"labels": {"a": "b"}}, "spec": {"what": 1}},
         query={"fieldValidation": mode},
-        look=look,
+        view=view,
     )
 
 
 async def test_patch_what_is_not_there(t: Trace) -> None:
-    await t.patch(f"{t.core}/configmaps/nobody", {"data": {"a": "b"}})
+    await t.patch(f"{t.core}/configmaps/nobody", {"data": {"a": "b"}}, code=404)
 
 
 async def test_patch_dry_run(t: Trace) -> None:
     await t.make(f"{t.core}/configmaps", config(a="1"))
-    await t.patch(f"{t.core}/configmaps/m", {"data": {"a": "2"}}, query={"dryRun": "All"}, show="data")
-    await t.get(f"{t.core}/configmaps/m", show="data")
+    await t.patch(f"{t.core}/configmaps/m", {"data": {"a": "2"}}, query={"dryRun": "All"}, show="data", code=200)
+    await t.get(f"{t.core}/configmaps/m", show="data", code=200)
 
 
 async def test_empty_patch_writes_nothing(t: Trace) -> None:
     first = await t.make(f"{t.core}/configmaps", config(a="1"))
-    same = await t.patch(f"{t.core}/configmaps/m", {"data": {"a": "1"}})
+    same = await t.patch(f"{t.core}/configmaps/m", {"data": {"a": "1"}}, code=200)
     assert same["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]

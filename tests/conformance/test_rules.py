@@ -1,4 +1,4 @@
-"""Validation of the built-in kinds: what is refused and in which words."""
+"""Validation of the built-in kinds: refusals and their messages."""
 
 from typing import Any
 
@@ -99,7 +99,7 @@ def problems(found: Object) -> Any:
 async def test_pods(t: Trace, spec: Object) -> None:
     body = pod("p", automountServiceAccountToken=False)
     body["spec"] |= spec
-    await t.post(f"{t.core}/pods", body, look=problems)
+    await t.post(f"{t.core}/pods", body, view=problems)
 
 
 @pytest.mark.parametrize(
@@ -113,11 +113,11 @@ async def test_pods(t: Trace, spec: Object) -> None:
 )
 async def test_allowed_and_forbidden_changes_of_pods(t: Trace, change: Object) -> None:
     await t.make(f"{t.core}/pods", pod(automountServiceAccountToken=False))
-    await t.patch(f"{t.core}/pods/p", {"spec": change}, "strategic", look=fields)
+    await t.patch(f"{t.core}/pods/p", {"spec": change}, "strategic", view=fields)
 
 
 def fields(found: Object) -> Any:
-    """Which fields were refused; their messages hold a comparison of Go structs that nobody should rely on."""
+    """The refused fields; their messages hold a comparison of Go structs that nobody should rely on."""
     if found.get("kind") != "Status":
         return "accepted"
     return [found["code"], found["reason"], [[c["field"], c["reason"]] for c in found["details"]["causes"]]]
@@ -133,11 +133,12 @@ async def test_immutable_fields_of_pods(t: Trace, change: Object) -> None:
     await t.patch(
         f"{t.core}/pods/p",
         {"spec": change},
-        look=lambda found: [
+        view=lambda found: [
             found.get("code"),
             found.get("reason"),
             [[c["field"], c["message"].partition("\n")[0]] for c in found["details"]["causes"]],
         ],
+        code=422,
     )
 
 
@@ -162,7 +163,7 @@ async def test_immutable_fields_of_pods(t: Trace, change: Object) -> None:
     ],
 )
 async def test_workloads(t: Trace, kind: str, spec: Object) -> None:
-    await t.post(f"{t.group('apps/v1')}/{kind.lower()}s", workload(kind, **spec), look=problems)
+    await t.post(f"{t.group('apps/v1')}/{kind.lower()}s", workload(kind, **spec), view=problems, code=422)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ async def test_workloads(t: Trace, kind: str, spec: Object) -> None:
 async def test_immutable_fields_of_workloads(t: Trace, kind: str, change: Object) -> None:
     path = f"{t.group('apps/v1')}/{kind.lower()}s"
     await t.make(path, workload(kind))
-    await t.patch(f"{path}/w", {"spec": change}, look=problems)
+    await t.patch(f"{path}/w", {"spec": change}, view=problems)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ async def test_immutable_fields_of_workloads(t: Trace, kind: str, change: Object
     ],
 )
 async def test_jobs(t: Trace, spec: Object) -> None:
-    await t.post(f"{t.group('batch/v1')}/jobs", job(**spec), look=problems)
+    await t.post(f"{t.group('batch/v1')}/jobs", job(**spec), view=problems)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ async def test_jobs(t: Trace, spec: Object) -> None:
 )
 async def test_changes_of_jobs(t: Trace, change: Object) -> None:
     await t.make(f"{t.group('batch/v1')}/jobs", job())
-    await t.patch(f"{t.group('batch/v1')}/jobs/j", {"spec": change}, look=problems)
+    await t.patch(f"{t.group('batch/v1')}/jobs/j", {"spec": change}, view=problems)
 
 
 async def test_job_template_is_immutable(t: Trace) -> None:
@@ -224,16 +225,20 @@ async def test_job_template_is_immutable(t: Trace) -> None:
     await t.patch(
         f"{t.group('batch/v1')}/jobs/j",
         change,
-        look=lambda f: [f["code"], [[c["field"], c["message"].rpartition(": ")[2]] for c in f["details"]["causes"]]],
+        view=lambda f: [f["code"], [[c["field"], c["message"].rpartition(": ")[2]] for c in f["details"]["causes"]]],
+        code=422,
     )
 
 
 async def test_elastic_indexed_job(t: Trace) -> None:
     await t.make(f"{t.group('batch/v1')}/jobs", job(completionMode="Indexed", completions=2, parallelism=2))
     await t.patch(
-        f"{t.group('batch/v1')}/jobs/j", {"spec": {"completions": 3, "parallelism": 3}}, show="spec.completions"
+        f"{t.group('batch/v1')}/jobs/j",
+        {"spec": {"completions": 3, "parallelism": 3}},
+        show="spec.completions",
+        code=200,
     )
-    await t.patch(f"{t.group('batch/v1')}/jobs/j", {"spec": {"completions": 4}}, look=problems)
+    await t.patch(f"{t.group('batch/v1')}/jobs/j", {"spec": {"completions": 4}}, view=problems, code=422)
 
 
 @pytest.mark.parametrize(
@@ -250,12 +255,12 @@ async def test_elastic_indexed_job(t: Trace) -> None:
     ],
 )
 async def test_services(t: Trace, spec: Object) -> None:
-    await t.post(f"{t.core}/services", service(**spec), look=problems)
+    await t.post(f"{t.core}/services", service(**spec), view=problems, code=422)
 
 
 @pytest.mark.parametrize("name", ["1abc", "Upper", "a.b", "x" * 64])
 async def test_service_names(t: Trace, name: str) -> None:
-    await t.post(f"{t.core}/services", service(name), look=problems)
+    await t.post(f"{t.core}/services", service(name), view=problems)
 
 
 async def test_cluster_ip_is_immutable(t: Trace) -> None:
@@ -263,13 +268,14 @@ async def test_cluster_ip_is_immutable(t: Trace) -> None:
     await t.patch(
         f"{t.core}/services/s",
         {"spec": {"clusterIP": "None", "clusterIPs": ["None"]}},
-        look=lambda f: [f["code"], [c["field"] for c in f["details"]["causes"]]],
+        view=lambda f: [f["code"], [c["field"] for c in f["details"]["causes"]]],
+        code=422,
     )
 
 
 @pytest.mark.parametrize("name", ["Upper", "a.b", "-x", "a/b"])
 async def test_namespace_names(t: Trace, name: str) -> None:
-    await t.post("/api/v1/namespaces", made("Namespace", name), look=problems)
+    await t.post("/api/v1/namespaces", made("Namespace", name), view=problems, code=422)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +302,7 @@ async def test_namespace_names(t: Trace, name: str) -> None:
 async def test_metadata(t: Trace, meta: Object) -> None:
     body = config("m")
     body["metadata"] |= meta
-    await t.post(f"{t.core}/configmaps", body, look=problems)
+    await t.post(f"{t.core}/configmaps", body, view=problems, code=422)
 
 
 @pytest.mark.parametrize(
@@ -316,24 +322,24 @@ async def test_metadata(t: Trace, meta: Object) -> None:
     ],
 )
 async def test_configuration(t: Trace, path: str, body: Object) -> None:
-    await t.post(f"{t.core}/{path}", body, look=problems)
+    await t.post(f"{t.core}/{path}", body, view=problems, code=422)
 
 
 async def test_immutable_config(t: Trace) -> None:
     await t.make(f"{t.core}/configmaps", {**config(a="1"), "immutable": True})
-    await t.patch(f"{t.core}/configmaps/m", {"data": {"a": "2"}}, look=problems)
-    await t.patch(f"{t.core}/configmaps/m", {"immutable": None}, look=problems)
-    await t.patch(f"{t.core}/configmaps/m", {"metadata": {"labels": {"a": "b"}}}, look=problems)
+    await t.patch(f"{t.core}/configmaps/m", {"data": {"a": "2"}}, view=problems, code=422)
+    await t.patch(f"{t.core}/configmaps/m", {"immutable": None}, view=problems, code=422)
+    await t.patch(f"{t.core}/configmaps/m", {"metadata": {"labels": {"a": "b"}}}, view=problems, code=200)
 
 
 async def test_secret_type_is_immutable(t: Trace) -> None:
     await t.make(f"{t.core}/secrets", made("Secret", "s"))
-    await t.patch(f"{t.core}/secrets/s", {"type": "other"}, look=problems)
+    await t.patch(f"{t.core}/secrets/s", {"type": "other"}, view=problems, code=422)
 
 
 async def test_lease_duration(t: Trace) -> None:
     lease = made("Lease", "l", "coordination.k8s.io/v1", spec={"leaseDurationSeconds": 0, "leaseTransitions": -1})
-    await t.post(f"{t.group('coordination.k8s.io/v1')}/leases", lease, look=problems)
+    await t.post(f"{t.group('coordination.k8s.io/v1')}/leases", lease, view=problems, code=422)
 
 
 @pytest.mark.parametrize(
@@ -344,12 +350,12 @@ async def test_lease_duration(t: Trace) -> None:
     ],
 )
 async def test_priority_classes(t: Trace, body: Object) -> None:
-    await t.post("/apis/scheduling.k8s.io/v1/priorityclasses", body, look=problems)
+    await t.post("/apis/scheduling.k8s.io/v1/priorityclasses", body, view=problems, code=422)
 
 
 async def test_priority_value_is_immutable(t: Trace) -> None:
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     name = f"{t.namespace}-priority"
     await t.make(path, {"metadata": {"name": name}, "value": 5})
-    await t.patch(f"{path}/{name}", {"value": 6}, look=problems)
+    await t.patch(f"{path}/{name}", {"value": 6}, view=problems, code=422)
     await t.send("DELETE", f"{path}/{name}")

@@ -59,28 +59,28 @@ async def test_pod_rows(t: Trace, observed: Object) -> None:
         "PATCH", f"{t.core}/pods/p/status", {"status": observed}, content_type="application/merge-patch+json"
     )
     assert code == 200, answer
-    await t.get(f"{t.core}/pods", accept=TABLE, look=cells)
+    await t.get(f"{t.core}/pods", accept=TABLE, view=cells, code=200)
 
 
 async def test_terminating_pod(t: Trace) -> None:
     await t.make(f"{t.core}/pods", pod(nodeName="n"))
     await t.send("DELETE", f"{t.core}/pods/p")
-    await t.get(f"{t.core}/pods/p", accept=TABLE, look=cells)
+    await t.get(f"{t.core}/pods/p", accept=TABLE, view=cells, code=200)
 
 
 async def test_whole_table(t: Trace) -> None:
     await t.make(f"{t.core}/pods", pod())
-    await t.get(f"{t.core}/pods", accept=TABLE)
+    await t.get(f"{t.core}/pods", accept=TABLE, code=200)
 
 
 @pytest.mark.parametrize("include", ["None", "Object", "Metadata"])
 async def test_included_objects(t: Trace, include: str) -> None:
     await t.make(f"{t.core}/configmaps", config(a="1"))
-    await t.get(f"{t.core}/configmaps/m", accept=TABLE, query={"includeObject": include}, show="rows")
+    await t.get(f"{t.core}/configmaps/m", accept=TABLE, query={"includeObject": include}, show="rows", code=200)
 
 
 async def test_empty_table(t: Trace) -> None:
-    await t.get(f"{t.core}/secrets", accept=TABLE)
+    await t.get(f"{t.core}/secrets", accept=TABLE, code=200)
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,12 @@ async def test_group_rows(t: Trace, group: str, path: str, body: Object) -> None
     await t.get(
         f"{t.group(group)}/{path}",
         accept=TABLE,
-        look=lambda found: (
+        view=lambda found: (
             [[c for c in row if c != body["metadata"]["name"]] for row in cells(found)["rows"]]
             if path == "jobs"
             else cells(found)
         ),
+        code=200,
     )
 
 
@@ -160,7 +161,7 @@ async def test_group_rows(t: Trace, group: str, path: str, body: Object) -> None
 )
 async def test_core_rows(t: Trace, path: str, body: Object) -> None:
     await t.make(f"{t.core}/{path}", body)
-    await t.get(f"{t.core}/{path}", accept=TABLE, look=cells)
+    await t.get(f"{t.core}/{path}", accept=TABLE, view=cells, code=200)
 
 
 async def test_event_rows(t: Trace) -> None:
@@ -176,7 +177,7 @@ async def test_event_rows(t: Trace) -> None:
         source={"component": "me", "host": "here"},
     )
     await t.make(f"{t.core}/events", event)
-    await t.get(f"{t.core}/events", accept=TABLE, look=cells)
+    await t.get(f"{t.core}/events", accept=TABLE, view=cells, code=200)
 
 
 async def test_job_status_words(t: Trace) -> None:
@@ -202,7 +203,7 @@ async def test_job_status_words(t: Trace) -> None:
     }
     code, answer, _ = await t.send("PATCH", f"{path}/j/status", status_, content_type="application/merge-patch+json")
     assert code == 200, answer
-    await t.get(path, accept=TABLE, look=lambda found: found["rows"][0]["cells"][:4])
+    await t.get(path, accept=TABLE, view=lambda found: found["rows"][0]["cells"][:4], code=200)
 
 
 async def test_node_row(t: Trace) -> None:
@@ -218,5 +219,5 @@ async def test_node_row(t: Trace) -> None:
     )
     node["metadata"]["labels"] = {"node-role.kubernetes.io/worker": ""}
     await t.make("/api/v1/nodes", {**node, "spec": {"unschedulable": True}})
-    await t.get(f"/api/v1/nodes/{name}", accept=TABLE, look=cells)
+    await t.get(f"/api/v1/nodes/{name}", accept=TABLE, view=cells, code=200)
     await t.send("DELETE", f"/api/v1/nodes/{name}")

@@ -76,7 +76,7 @@ async def test_field_selector_watches_one(t: Trace) -> None:
 
 async def test_one_object_cannot_be_watched_by_its_path(t: Trace) -> None:
     await t.make(f"{t.core}/secrets", {"metadata": {"name": "b"}})
-    await t.get(f"{t.core}/secrets/b", query={"watch": "true"})
+    await t.get(f"{t.core}/secrets/b", query={"watch": "true"}, code=200)
 
 
 async def test_initial_events_end_with_a_bookmark(t: Trace) -> None:
@@ -87,17 +87,19 @@ async def test_initial_events_end_with_a_bookmark(t: Trace) -> None:
 
 
 async def test_initial_events_need_a_match(t: Trace) -> None:
-    await t.get(f"{t.core}/secrets", query={"watch": "true", "sendInitialEvents": "true"})
+    await t.get(f"{t.core}/secrets", query={"watch": "true", "sendInitialEvents": "true"}, code=422)
 
 
 async def test_match_needs_initial_events(t: Trace) -> None:
     await t.get(
-        f"{t.core}/secrets", query={"watch": "true", "resourceVersion": "1", "resourceVersionMatch": "NotOlderThan"}
+        f"{t.core}/secrets",
+        query={"watch": "true", "resourceVersion": "1", "resourceVersionMatch": "NotOlderThan"},
+        code=422,
     )
 
 
 async def test_bad_version(t: Trace) -> None:
-    await t.get(f"{t.core}/secrets", query={"watch": "true", "resourceVersion": "abc"})
+    await t.get(f"{t.core}/secrets", query={"watch": "true", "resourceVersion": "abc"}, code=500)
 
 
 async def test_too_old_a_version_is_gone(t: Trace) -> None:
@@ -112,7 +114,7 @@ async def test_too_old_a_version_is_gone(t: Trace) -> None:
 
 async def test_timeout_ends_the_stream(t: Trace) -> None:
     async with asyncio.timeout(20):
-        await t.get(f"{t.core}/secrets", query={"watch": "true", "timeoutSeconds": "1"})
+        await t.get(f"{t.core}/secrets", query={"watch": "true", "timeoutSeconds": "1"}, code=200)
 
 
 async def test_table_events_carry_the_columns_once(t: Trace) -> None:

@@ -1,11 +1,9 @@
-"""A conversation with an API server, compared step by step with what a real one was heard to say.
+"""Sends the requests of a case and compares each response with the one recorded from a real kube-apiserver.
 
-A case makes requests through a `Trace`. Each answer, with all that differs from run to run replaced by placeholders,
-must equal the answer recorded for that step from a real kube-apiserver (`expected/*.json`; `conftest.py` says how
-they are made).
+The expectation of the n-th compared request of a test is the n-th entry under the test's name in
+`expected/<module>.json` (`conftest.Recorded`). Before the comparison, whatever differs from run to run is replaced by
+placeholders.
 """
-
-from __future__ import annotations
 
 import asyncio
 import io
@@ -44,9 +42,9 @@ class Endpoint:
 
 
 class Expectation(Protocol):
-    """Where answers are recorded or looked up."""
+    """Records a response, or compares it with the recorded one."""
 
-    def step(self, request: str, heard: Json) -> None: ...
+    def step(self, request: str, observed: Json) -> None: ...
 
 
 class Trace:
@@ -99,19 +97,24 @@ class Trace:
         query: dict[str, str] | None = None,
         show: str = "",
         managed: bool = False,
-        look: Callable[[Json], Json] | None = None,
+        view: Callable[[Json], Json] | None = None,
+        code: int | None = None,
         **options: Any,
     ) -> Json:
-        """Make a request and compare the answer. `show` narrows what is compared to a dotted path, `look` to what a
-        function makes of it, `managed` includes managedFields. Returns the whole answer as it came."""
-        code, answer, warnings = await self.send(method, path, body, query=query, **options)
-        heard: dict[str, Json] = {"code": code}
-        part = look(answer) if look is not None else _select(answer, show) if code < 300 else answer
-        heard["body"] = self.settled(part, managed)
+        """Makes a request and compares the response with the next recorded one. `show` narrows what is compared to a
+        dotted path, `view` to the result of a function, `managed` includes managedFields. Returns the whole response.
+
+        `code` is the answer's, wherever all cases of a call have the same: it shows beside the call what is expected.
+        """
+        got, answer, warnings = await self.send(method, path, body, query=query, **options)
+        assert code in (None, got), answer
+        observed: dict[str, Json] = {"code": got}
+        part = view(answer) if view is not None else _select(answer, show) if got < 300 else answer
+        observed["body"] = self.masked(part, managed)
         if warnings:
-            heard["warnings"] = warnings
+            observed["warnings"] = warnings
         asked = f"{method} {path}" + (f"?{urlencode(query)}" if query else "")
-        self._expected.step(self._text(asked), heard)
+        self._expected.step(self._text(asked), observed)
         return answer
 
     async def watch(
@@ -130,9 +133,11 @@ class Trace:
             if meanwhile is not None:
                 await meanwhile()
             await reader
-        heard = [{"type": line["type"], "object": self.settled(_select(line["object"], show), False)} for line in lines]
+        observed = [
+            {"type": line["type"], "object": self.masked(_select(line["object"], show), False)} for line in lines
+        ]
         asked = f"WATCH {path}?{urlencode(query)}"
-        self._expected.step(self._text(asked), {"code": answer.status, "body": heard})
+        self._expected.step(self._text(asked), {"code": answer.status, "body": observed})
         return lines
 
     # -- requests that only prepare
@@ -184,7 +189,7 @@ class Trace:
     # -- what differs from run to run
     # -----------------------------------------------------------------------------------
 
-    def settled(self, value: Json, managed: bool) -> Json:
+    def masked(self, value: Json, managed: bool) -> Json:
         if isinstance(value, dict):
             return {
                 self._text(key): self._field(key, item, managed)
@@ -192,7 +197,7 @@ class Trace:
                 if (managed or key != "managedFields") and not _is_noise(key, item)
             }
         if isinstance(value, list):
-            return [self.settled(item, managed) for item in value]
+            return [self.masked(item, managed) for item in value]
         return self._text(value) if isinstance(value, str) else value
 
     def _field(self, key: str, value: Json, managed: bool) -> Json:
@@ -200,13 +205,13 @@ class Trace:
             return "<rv>" if key == "resourceVersion" else "<token>"
         if key == "causes" and isinstance(value, list):  # some rules run twice in a real server
             return [
-                json.loads(text) for text in dict.fromkeys(json.dumps(self.settled(each, managed)) for each in value)
+                json.loads(text) for text in dict.fromkeys(json.dumps(self.masked(each, managed)) for each in value)
             ]
         if key in ("managedFields", "managers") and isinstance(value, list):  # their order hangs on the second
             value = sorted(
                 value, key=lambda entry: (entry["operation"], entry["manager"], entry.get("subresource", ""))
             )
-        return self.settled(value, managed)
+        return self.masked(value, managed)
 
     def _text(self, text: str) -> str:
         if _AGE.match(text):

@@ -8,20 +8,20 @@ from xml.etree import ElementTree
 
 import pytest
 
-from edl.demo.cast import CLICKS, QUICK, REGRESSION, SERVICE, examples
-from edl.demo.recording import Act, Recording
-from edl.demo.stage import stage
-from edl.demo.story import play
+from edl.demo.cluster import demo_cluster
+from edl.demo.recording import Recording, TimelineEvent
+from edl.demo.scenario import run_scenario
 from edl.demo.svg import draw
+from edl.demo.workloads import CLICKS, QUICK, REGRESSION, SERVICE, examples
 
 
 class Audience:
     """Sees everything and says nothing."""
 
-    def tell(self, act: Act) -> None:
+    def report(self, event: TimelineEvent) -> None:
         pass
 
-    def show(self, recording: Recording, looks: list[object]) -> None:
+    def show(self, recording: Recording, snapshots: list[object]) -> None:
         pass
 
 
@@ -29,17 +29,17 @@ class Audience:
 async def test_jobs_grow_shrink_for_a_service_survive_kills_and_lose_nothing(tmp_path: Path) -> None:
     scripts = examples()
     assert scripts is not None
-    async with stage(tmp_path, Audience(), QUICK) as made:  # type: ignore[arg-type]  # it looks at nothing
-        outcome = await play(made, QUICK, scripts, tmp_path / "data")
+    async with demo_cluster(tmp_path, Audience(), QUICK) as made:  # type: ignore[arg-type]  # it looks at nothing
+        outcome = await run_scenario(made, QUICK, scripts, tmp_path / "data")
     assert outcome.largest[REGRESSION] >= 6, "it grew into the empty cluster"
     assert all(2 <= size < outcome.largest[REGRESSION] for size in outcome.squeezed.values()), outcome.squeezed
     assert sum(outcome.squeezed.values()) <= 4, "beside the service there is room for the minima alone"
-    reasons = [act.words for act in outcome.recording.acts if act.kind == "decision"]
-    assert any(f"makes room for default/{SERVICE}" in words for words in reasons), reasons
-    assert any(f"makes room for the minimum of default/{CLICKS}" in words for words in reasons), reasons
+    reasons = [event.text for event in outcome.recording.events if event.kind == "decision"]
+    assert any(f"makes room for default/{SERVICE}" in text for text in reasons), reasons
+    assert any(f"makes room for the minimum of default/{CLICKS}" in text for text in reasons), reasons
     assert set(outcome.recovered) == {"trainer", "master"}
     for job in (REGRESSION, CLICKS):
-        assert outcome.accounts[job].exactly_once, (job, outcome.accounts[job])
+        assert outcome.task_counts[job].exactly_once, (job, outcome.task_counts[job])
         assert outcome.last_losses[job] < outcome.first_losses[job]
     assert outcome.good
     ElementTree.fromstring(draw(outcome.recording))

@@ -9,16 +9,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from edl.api.kinds import TRAINING_JOB
-from edl.cli.jobs import summarize
-from edl.cli.live import Look
+from edl.cli.connect.jobs import summarize
 from edl.cli.main import main
-from edl.demo.cast import QUICK, SLOW, Pace, examples, jobs
+from edl.cli.output.live import JobSnapshot
 from edl.demo.chart import chart
-from edl.demo.ledger import account
+from edl.demo.cluster import DemoCluster
 from edl.demo.recording import Moment, Recording, moment
-from edl.demo.stage import Stage
 from edl.demo.svg import draw
+from edl.demo.task_counts import count_tasks
+from edl.demo.workloads import QUICK, SLOW, Pace, examples, jobs
+from edl.jobs.registry import TRAINING_JOB
 
 TRAINER = {"edl.dev/job": "a", "edl.dev/role": "trainer"}
 
@@ -65,7 +65,7 @@ def recorded() -> Recording:
 
 
 def test_only_what_people_did_is_marked() -> None:
-    assert [(act.mark, act.words) for act in recorded().marks] == [(1, "it begins & runs"), (2, "kill -9")]
+    assert [(event.mark, event.text) for event in recorded().marks] == [(1, "it begins & runs"), (2, "kill -9")]
 
 
 def test_the_chart_stacks_a_letter_per_core_and_holder() -> None:
@@ -82,6 +82,19 @@ def test_the_picture_is_an_svg_that_holds_every_mark_and_loss() -> None:
     assert "b<" in texts
     assert len(list(root.iter("{http://www.w3.org/2000/svg}polygon"))) == 2
     assert len(list(root.iter("{http://www.w3.org/2000/svg}polyline"))) == 1
+
+
+def test_the_last_losses_stand_apart_and_say_whose_they_are() -> None:
+    recording = recorded()
+    recording.moments.append(Moment(5.0, {}, losses={"a": 0.5, "b<": 0.25}))
+    root = ElementTree.fromstring(draw(recording))
+    labels = [
+        (float(element.get("x", "0")), float(element.get("y", "0")), element.text)
+        for element in root.iter("{http://www.w3.org/2000/svg}text")
+        if element.text in ("a 0.5", "b< 0.25")
+    ]
+    assert len(labels) == 2
+    assert abs(labels[0][1] - labels[1][1]) >= 12, labels
 
 
 def test_an_empty_recording_can_be_drawn() -> None:
@@ -128,13 +141,13 @@ TRAINED, DONE = {"kind": "trained"}, {"kind": "acknowledged"}
 def test_the_ledger_is_held_against_every_task(
     tmp_path: Path, lines: list[dict[str, Any]], killed: tuple[int, ...], expected: tuple[int, ...], good: bool
 ) -> None:
-    found = account(write(tmp_path / "ledger", *lines), chunks=2, passes=1, killed=killed)
+    found = count_tasks(write(tmp_path / "ledger", *lines), chunks=2, passes=1, killed=killed)
     assert (found.once, found.twice, found.unwritten, found.again) == expected
     assert found.exactly_once is good
 
 
 def test_a_ledger_that_was_never_written_is_not_taken_for_success(tmp_path: Path) -> None:
-    assert not account(tmp_path / "absent", chunks=2, passes=1, killed=()).exactly_once
+    assert not count_tasks(tmp_path / "absent", chunks=2, passes=1, killed=()).exactly_once
 
 
 @pytest.mark.parametrize("pace", [SLOW, QUICK])
@@ -147,31 +160,31 @@ def test_its_jobs_are_valid(pace: Pace, tmp_path: Path, capsys: pytest.CaptureFi
 
 
 class Blind:
-    """A cluster that can no longer be seen."""
+    """A cluster that can no longer be read."""
 
     client: Any = None
 
 
-async def test_a_story_ends_when_nothing_can_be_seen_any_more() -> None:
-    stage = Stage(Blind(), Silent(), cores=1)  # type: ignore[arg-type]  # quacks
-    watching = asyncio.create_task(stage.watch())
+async def test_a_scenario_ends_when_the_cluster_cannot_be_read_any_more() -> None:
+    demo = DemoCluster(Blind(), Silent(), cores=1)  # type: ignore[arg-type]  # quacks
+    watching = asyncio.create_task(demo.watch())
     with pytest.raises(AttributeError):
-        await stage.until(lambda: False, "never")
+        await demo.until(lambda: False, "never")
     await watching
 
 
-async def test_a_job_may_be_submitted_while_the_others_are_looked_at() -> None:
-    stage = Stage(Empty(), Silent(), cores=1)  # type: ignore[arg-type]  # quacks
-    stage._watched = {"a": Adding(stage)}  # type: ignore[dict-item]  # quacks
-    await stage._see()
-    assert list(stage._watched) == ["a", "b"]
+async def test_a_job_may_be_submitted_while_the_others_are_observed() -> None:
+    demo = DemoCluster(Empty(), Silent(), cores=1)  # type: ignore[arg-type]  # quacks
+    demo._watched = {"a": Adding(demo)}  # type: ignore[dict-item]  # quacks
+    await demo._observe()
+    assert list(demo._watched) == ["a", "b"]
 
 
 class Silent:
-    def tell(self, act: object) -> None:
+    def report(self, event: object) -> None:
         pass
 
-    def show(self, recording: object, looks: object) -> None:
+    def show(self, recording: object, snapshots: object) -> None:
         pass
 
 
@@ -185,13 +198,13 @@ class Empty:
 
 
 class Adding:
-    """A job that is looked at just when another one is submitted."""
+    """A job that is observed just when another one is submitted."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, demo: DemoCluster) -> None:
+        self._demo = demo
         job = summarize(TRAINING_JOB, {"metadata": {"name": "a", "namespace": "default", "uid": "u"}, "spec": {}})
-        self.last = Look(job)
+        self.last = JobSnapshot(job)
 
-    async def look(self) -> Look:
-        self._stage._watched["b"] = self  # type: ignore[assignment]  # quacks
+    async def refresh(self) -> JobSnapshot:
+        self._demo._watched["b"] = self  # type: ignore[assignment]  # quacks
         return self.last

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from edl.embedded.node.host import HostSettings, NodeHost, node_host
-from edl.embedded.node.lifecycle import Backoff
 from edl.embedded.node.node import NodeSettings, ProcessNode
+from edl.embedded.node.pod.lifecycle import Backoff
 from edl.embedded.server import ADMIN, Server
-from edl.kube.budget import Budget
-from edl.kube.client import Client
-from edl.kube.credentials import Account, Auth, fixed
-from edl.kube.errors import ApiError
-from edl.kube.kubeconfig import load_account
-from edl.kube.resource import Resource
-from edl.kube.transport import HttpTransport
+from edl.kube.auth.credentials import Auth, ClientConfig, fixed_auth
+from edl.kube.auth.kubeconfig import load_client_config
+from edl.kube.rest.client import Client
+from edl.kube.rest.rate_limiter import RateLimiter
+from edl.kube.rest.resource import Resource
+from edl.kube.rest.transport import HttpTransport
 from tests.embedded import real_server
 
 PODS = Resource("", "v1", "pods", "Pod")
@@ -30,20 +29,20 @@ PATIENCE = 20.0
 @asynccontextmanager
 async def api_server() -> AsyncIterator[Client]:
     if real_server.KUBECONFIG:
-        async with client_of(load_account(real_server.KUBECONFIG)) as client:
+        async with client_of(load_client_config(real_server.KUBECONFIG)) as client:
             await real_server.prepare(client)
             yield client
             await real_server.empty(client)
         return
     async with Server(None, tokens={TOKEN: ADMIN}) as server:
-        account = Account(server.url, fixed(Auth({"Authorization": f"Bearer {TOKEN}"})))
+        account = ClientConfig(server.url, fixed_auth(Auth({"Authorization": f"Bearer {TOKEN}"})))
         async with client_of(account) as client:
             yield client
 
 
 @asynccontextmanager
-async def client_of(account: Account) -> AsyncIterator[Client]:
-    client = Client(HttpTransport(account), budget=Budget(qps=10_000, burst=10_000))
+async def client_of(account: ClientConfig) -> AsyncIterator[Client]:
+    client = Client(HttpTransport(account), rate_limiter=RateLimiter(qps=10_000, burst=10_000))
     try:
         yield client
     finally:
@@ -64,12 +63,7 @@ class Cluster:
 
     async def get(self, resource: Resource, name: str, namespace: str = "default") -> Any:
         """The object, or None."""
-        try:
-            return await self.client.get(resource, name, namespace=namespace if resource.namespaced else None)
-        except ApiError as error:
-            if error.is_not_found:
-                return None
-            raise
+        return await self.client.find(resource, name, namespace=namespace if resource.namespaced else None)
 
     async def until(
         self, resource: Resource, name: str, condition: Callable[[Any], Any], namespace: str = "default"
@@ -136,6 +130,7 @@ async def joined_node(
     capacity: Mapping[str, str] | None = None,
     modes: tuple[str, ...] = ("none",),
     owner: str = "",
+    heartbeat: float = 10.0,
 ) -> AsyncIterator[Cluster]:
     settings = HostSettings(
         root=root, owner=owner or f"test-{os.urandom(4).hex()}", caller=dict(os.environ), working_dir="/", modes=modes
@@ -143,6 +138,8 @@ async def joined_node(
     offered = {"cpu": "8", "memory": "8Gi", "nvidia.com/gpu": "4", **(capacity or {})}
     async with contextlib.AsyncExitStack() as stack:
         host = await stack.enter_async_context(node_host(client, settings))
-        node = ProcessNode(host, NodeSettings(name=name, capacity=offered, backoff=Backoff(base=0.2, cap=0.4)))
+        node = ProcessNode(
+            host, NodeSettings(name=name, capacity=offered, backoff=Backoff(base=0.2, cap=0.4), heartbeat=heartbeat)
+        )
         await stack.enter_async_context(node.running())
         yield Cluster(client, host, node, root)

@@ -8,9 +8,9 @@ the tests, so it is emptied after each of what they make.
 import contextlib
 import os
 
-from edl.kube.client import Client
-from edl.kube.errors import ApiError
-from edl.kube.resource import Resource
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.resource import Resource
 
 KUBECONFIG = os.environ.get("EDL_TEST_KUBECONFIG", "")
 PAUSE = 0.1 if KUBECONFIG else 0.02

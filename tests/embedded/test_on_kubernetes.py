@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kube.cluster.cluster import Cluster, provide
+from tests.tier_kube.cluster.cluster import Cluster, provide
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(900)]
 

@@ -1,23 +1,28 @@
 """A transport that lets through what the operator's roles allow and refuses the rest, as an API server with RBAC does.
 
-The embedded API server enforces no rights; this holds any story to them. Who asks for more fails the story at once.
+The embedded API server enforces no RBAC; this does. A request beyond the permissions fails the test at once.
 """
 
 import contextlib
 import json
 import re
+from collections.abc import Collection
 
-from edl.install.rights import Right, cluster_rights, own_rights
-from edl.kube.transport import Request, Response, Transport
+from edl.install.permissions import Permission, cluster_permissions, limited_permissions, namespace_permissions
+from edl.kube.rest.transport import Request, Response, Transport
 from edl.operator.settings import NAMESPACE
 
-_DISCOVERY = re.compile(r"/api(/v1)?|/apis(/[^/]+){0,2}")
+_DISCOVERY = re.compile(r"/api(/v1)?|/apis(/[^/]+){0,2}|/openapi/v3/.+")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 class Guard:
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
+    """`namespaces`: those that the operator is limited to; none: it is not. `permissions`: of another account."""
+
+    def __init__(
+        self, inner: Transport, namespaces: Collection[str] = (), permissions: Collection[Permission] | None = None
+    ) -> None:
+        self._inner, self._namespaces, self._permissions = inner, namespaces, permissions
         self.used: set[tuple[str, str, str]] = set()
         self.refused: list[str] = []
 
@@ -36,8 +41,12 @@ class Guard:
             return None  # open to whoever has an account
         group, resource, namespace, name = _target(request.path)
         verb = _verb(request, name)
-        rights = [*cluster_rights(NAMESPACE), *(own_rights() if namespace == NAMESPACE else ())]
-        if any(_allows(right, group, resource, verb, _named(request, name)) for right in rights):
+        permissions = self._permissions or [
+            *cluster_permissions(NAMESPACE, limited=bool(self._namespaces)),
+            *(namespace_permissions() if namespace == NAMESPACE else ()),
+            *(limited_permissions() if namespace in self._namespaces else ()),
+        ]
+        if any(_allows(permission, group, resource, verb, _named(request, name)) for permission in permissions):
             self.used.add((group, resource, verb))
             return None
         self.refused.append(f"{verb} {group}/{resource} {name} in {namespace}")
@@ -69,6 +78,6 @@ def _named(request: Request, name: str) -> str:
     return name or str(request.query.get("fieldSelector", "")).removeprefix("metadata.name=")
 
 
-def _allows(right: Right, group: str, resource: str, verb: str, name: str) -> bool:
-    inside = right.group == group and resource in right.resources and verb in right.verbs
-    return inside and (not right.names or name in right.names)
+def _allows(permission: Permission, group: str, resource: str, verb: str, name: str) -> bool:
+    inside = permission.group == group and resource in permission.resources and verb in permission.verbs
+    return inside and (not permission.names or name in permission.names)

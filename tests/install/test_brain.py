@@ -1,4 +1,4 @@
-"""Brain as it is installed: where its history lasts, how it starts, and the Secret by which it and trainers meet."""
+"""Brain as it is installed: where its history is kept, how it starts, and the Secret that it shares with operators."""
 
 import asyncio
 import base64
@@ -17,68 +17,69 @@ import pytest
 import yaml
 
 from edl.brain.client import BrainClient, BrainRefusalError
-from edl.brain.messages import Beginning
-from edl.brain.policy.facts import Features
 from edl.cli.main import main
 from edl.install.brain import HOME, PROOF
-from edl.install.choices import Choices
 from edl.install.manifests import manifests
-from edl.kube.client import Client
-from edl.operator.brain import own_brain, provide_brain
-from edl.operator.identity import LIFETIME, RENEW_BEFORE, Identity, load_identity
+from edl.install.options import InstallOptions
+from edl.kube.rest.client import Client
+from edl.operator.brain import ensure_brain_secret, own_brain
+from edl.operator.credentials.identity import LIFETIME, RENEW_BEFORE, Identity, load_identity
 from edl.operator.resources import NAMESPACES, SECRETS
 from edl.operator.settings import BRAIN, BRAIN_PORT, NAMESPACE
+from edl.protocol.brain import Beginning
+from edl.protocol.job_facts import Features
 from tests.install.guard import Guard
-from tests.install.test_rights import LOCAL, prepared
+from tests.install.test_permissions import LOCAL, prepared
 from tests.operator.stage import Stage, Wire, stage
-from tests.operator.test_service import Pod
+from tests.operator.test_job_service_host import Pod
 
 Data = dict[str, Any]
 
 
-def objects(choices: Choices) -> dict[str, Data]:
+def objects(choices: InstallOptions) -> dict[str, Data]:
     return {body["kind"]: body for body in manifests(choices) if body["metadata"]["name"] == BRAIN}
 
 
-def pod(choices: Choices) -> Data:
+def pod(choices: InstallOptions) -> Data:
     found: Data = objects(choices)["Deployment"]["spec"]["template"]["spec"]
     return found
 
 
-def history(choices: Choices) -> Data:
+def history(choices: InstallOptions) -> Data:
     (volume,) = [volume for volume in pod(choices)["volumes"] if volume["name"] == "history"]
-    return {kind: told for kind, told in volume.items() if kind != "name"}
+    return {kind: variables for kind, variables in volume.items() if kind != "name"}
 
 
 @pytest.mark.parametrize(
     ("choices", "kept", "claimed"),
     [
-        (Choices(), {"persistentVolumeClaim": {"claimName": BRAIN}}, "1Gi"),
-        (Choices(brain_storage=""), {"emptyDir": {}}, None),
-        (Choices(brain_database="pg"), {"emptyDir": {}}, None),
+        (InstallOptions(), {"persistentVolumeClaim": {"claimName": BRAIN}}, "1Gi"),
+        (InstallOptions(brain_storage=""), {"emptyDir": {}}, None),
+        (InstallOptions(brain_database="pg"), {"emptyDir": {}}, None),
     ],
     ids=["claim", "with the pod", "PostgreSQL"],
 )
-def test_its_history_lasts_where_it_is_told_to(choices: Choices, kept: Data, claimed: str | None) -> None:
+def test_its_history_lasts_where_it_is_told_to(choices: InstallOptions, kept: Data, claimed: str | None) -> None:
     claim = objects(choices).get("PersistentVolumeClaim", {})
     assert history(choices) == kept
     assert claim.get("spec", {}).get("resources", {}).get("requests", {}).get("storage") == claimed
-    told = [one for one in pod(choices)["containers"][0]["env"] if one["name"] == "EDL_BRAIN_DATABASE"]
+    variables = [one for one in pod(choices)["containers"][0]["env"] if one["name"] == "EDL_BRAIN_DATABASE"]
     reference = {"secretKeyRef": {"name": "pg", "key": "url"}}
-    assert told == ([{"name": "EDL_BRAIN_DATABASE", "valueFrom": reference}] if choices.brain_database else [])
+    assert variables == ([{"name": "EDL_BRAIN_DATABASE", "valueFrom": reference}] if choices.brain_database else [])
 
 
 def test_it_can_be_left_out_and_prints_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "--no-brain"]) == 0
-    assert BRAIN not in capsys.readouterr().out.replace("- edl-brain\n", "")  # the operator's right to its Secret
+    named = [body["kind"] for body in yaml.safe_load_all(capsys.readouterr().out) if BRAIN in str(body)]
+    assert named == ["Role", "ValidatingAdmissionPolicy"]  # the operator's right to its Secret
     assert main(["install", "--brain-storage", "5Gi", "-n", "ml"]) == 0
     made = list(yaml.safe_load_all(capsys.readouterr().out))
     assert "Secret" not in {body["kind"] for body in made}
-    assert made == manifests(Choices(namespace="ml", brain_storage="5Gi"))
+    assert made == manifests(InstallOptions(namespace="ml", brain_storage="5Gi"))
 
 
 def test_it_has_no_right_and_its_service_leads_to_it() -> None:
-    made = objects(Choices())
+    made = objects(InstallOptions())
     template = made["Deployment"]["spec"]["template"]
     assert template["spec"]["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in template["spec"]
@@ -103,20 +104,20 @@ async def proof(client: Client) -> dict[str, bytes]:
 async def test_the_secret_is_made_once_renewed_in_time_and_mended() -> None:
     async with stage() as scene:
         client, identity = scene.client, await named(scene)
-        assert await provide_brain(client, identity, NAMESPACE)
+        assert await ensure_brain_secret(client, identity, NAMESPACE)
         first = await proof(client)
-        assert not await provide_brain(client, identity, NAMESPACE)
+        assert not await ensure_brain_secret(client, identity, NAMESPACE)
         late = datetime.now(UTC) + LIFETIME - RENEW_BEFORE + timedelta(days=1)
-        assert await provide_brain(client, identity, NAMESPACE, now=late)
+        assert await ensure_brain_secret(client, identity, NAMESPACE, now=late)
         renewed = await proof(client)
         assert renewed["tls.crt"] != first["tls.crt"]
         assert (renewed["key"], renewed["ca.crt"]) == (first["key"], identity.ca.encode()), "tokens stay good"
         for spoilt in ({"tls.crt": "cnViYmlzaA=="}, {"key": "cnViYmlzaA=="}):
             await client.patch(SECRETS, BRAIN, {"data": spoilt}, namespace=NAMESPACE)
-            assert await provide_brain(client, identity, NAMESPACE), "what somebody broke is mended"
+            assert await ensure_brain_secret(client, identity, NAMESPACE), "what somebody broke is mended"
         await client.delete(SECRETS, "s", namespace=NAMESPACE)
         another = await load_identity(client, NAMESPACE, "s", ["localhost"])
-        assert await provide_brain(client, another, NAMESPACE), "a new installation has a new key"
+        assert await ensure_brain_secret(client, another, NAMESPACE), "a new installation has a new key"
         assert (await proof(client))["key"] == own_brain(another, NAMESPACE).key != first["key"]
 
 
@@ -129,15 +130,18 @@ async def test_what_trainers_are_told_opens_a_brain_that_runs_as_its_pod_does(tm
         async with scene.operator(Wire(guard), service=LOCAL, register_crds=False, own_brain=True):
             await scene.submit("j", pserver=None, trainer={"min-instance": 1, "max-instance": 1})
             await scene.until_phase("running", "j")
-            status, told = await (await Pod.of(scene, "j-trainer-0")).call("GET", "/brain")
+            status, variables = await (await Pod.of(scene, "j-trainer-0")).call("GET", "/brain")
+            uid = (await scene.job("j"))["metadata"]["uid"]
         secret = await proof(scene.client)
         assert guard.refused == []
-    assert (status, told["url"]) == (200, f"https://{BRAIN}.{NAMESPACE}.svc:{BRAIN_PORT}")
+    assert (status, variables["url"]) == (200, f"https://{BRAIN}.{NAMESPACE}.svc:{BRAIN_PORT}")
     for name, value in secret.items():
         (tmp_path / name).write_bytes(value)
     async with running(tmp_path) as port:
-        client = BrainClient(f"https://localhost:{port}", told["token"], ca=told["ca"], timeout=30)
-        answer = await asyncio.to_thread(client.begin, "default/j/u", Beginning(Features(program="python train.py")))
+        client = BrainClient(f"https://localhost:{port}", variables["token"], ca=variables["ca"], timeout=30)
+        answer = await asyncio.to_thread(
+            client.begin, f"default/j/{uid}", Beginning(Features(program="python train.py"))
+        )
         assert answer.plan is not None
         assert answer.plan.rule == "start-cold"
         assert (tmp_path / "data" / "brain.db").exists()
@@ -147,7 +151,7 @@ async def test_what_trainers_are_told_opens_a_brain_that_runs_as_its_pod_does(tm
 
 @contextlib.asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[int]:
-    (container,) = pod(Choices())["containers"]
+    (container,) = pod(InstallOptions())["containers"]
     with socket.create_server(("127.0.0.1", 0)) as free:  # the same port on every address, which 0 would not be
         port = free.getsockname()[1]
     places = {PROOF: str(folder), HOME: str(folder / "data"), f"--listen=:{BRAIN_PORT}": f"--listen=:{port}"}

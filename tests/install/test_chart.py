@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from edl.cli.main import main
-from edl.install.chart import chart, value_name
-from edl.install.choices import Choices
+from edl.install.chart import chart
 from edl.install.manifests import manifests
+from edl.install.options import InstallOptions, rows
 
 CHART = Path(__file__).parents[2] / "charts" / "edl"
 
@@ -27,7 +27,8 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
 
 def test_every_choice_is_a_value_with_the_same_default() -> None:
     values = yaml.safe_load(chart()["values.yaml"])
-    assert values == {value_name(field): getattr(Choices(), field) for field in Choices.__struct_fields__}
+    assert values == {row.value: row.default for row in rows()}
+    assert [row.field for row in rows()] == list(InstallOptions.__struct_fields__)
     schema = json.loads(chart()["values.schema.json"])
     assert set(schema["properties"]) == {*values, "global"}
     used = set(re.findall(r"\.Values\.(\w+)", "".join(chart().values())))
@@ -36,16 +37,26 @@ def test_every_choice_is_a_value_with_the_same_default() -> None:
 
 def test_no_mark_is_left_and_braces_of_others_are_kept() -> None:
     for name, text in chart().items():
-        assert not re.search(r"@\w+@|987654321", text), name
+        assert not re.search(r"@\w+@|987654\d+", text), name
     board = chart()["templates/configmap-edl-dashboard.yaml"]
     assert '{{ "{{" }}namespace}}/{{ "{{" }}name}}' in board
 
 
 @pytest.mark.parametrize(
-    "kind", ["Namespace", "ServiceMonitor", "ConfigMap", "ValidatingWebhookConfiguration", "PersistentVolumeClaim"]
+    "kind",
+    [
+        "Namespace",
+        "ServiceMonitor",
+        "PrometheusRule",
+        "ConfigMap",
+        "ValidatingWebhookConfiguration",
+        "PersistentVolumeClaim",
+    ],
 )
 def test_what_may_be_left_out_is_guarded(kind: str) -> None:
-    assert kind in {body["kind"] for body in manifests(Choices(service_monitor=True, dashboard=True))}
-    (text,) = [text for text in chart().values() if f"\nkind: {kind}\n" in text]
-    assert text.startswith("{{- if ")
-    assert text.endswith("{{- end }}\n")
+    assert kind in {
+        body["kind"] for body in manifests(InstallOptions(service_monitor=True, alerts=True, dashboard=True))
+    }
+    texts = [text for text in chart().values() if f"\nkind: {kind}\n" in text]
+    assert texts
+    assert all(text.startswith("{{- if ") and text.endswith("{{- end }}\n") for text in texts)

@@ -9,38 +9,42 @@ from typing import Any
 
 import pytest
 
+from edl.cli.local.admission import edl_rules
 from edl.cli.main import main
 from edl.embedded.cluster import EmbeddedCluster, embedded_cluster
-from edl.embedded.server.direct import direct_transport
-from edl.install.choices import Choices
+from edl.embedded.server.http.direct import direct_transport
+from edl.install.cluster.removal import remove
 from edl.install.manifests import manifests
-from edl.install.places import resource_of
-from edl.install.removal import remove
-from edl.kube.client import Client
-from edl.kube.errors import ApiError
-from edl.kube.lease import LEASES
-from edl.kube.transport import Request, Response, Transport
+from edl.install.options import InstallOptions
+from edl.install.resources import resource_of
+from edl.kube.controllers.lease import LEASES
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.transport import Request, Response, Transport
 from edl.operator.resources import CRDS, SECRETS, TRAINING_JOBS
 from edl.operator.settings import BRAIN, LEASE, NAMESPACE, SECRET
 
 Data = dict[str, Any]
 UNKNOWN = {
     "PodDisruptionBudget",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "ValidatingWebhookConfiguration",
     "PersistentVolumeClaim",
+    "NetworkPolicy",
 }  # to the embedded API server
 KEPT = {"CustomResourceDefinition"}
 
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
-    async with embedded_cluster(home=tmp_path, nodes=1, operator=False) as cluster:
+    async with embedded_cluster(home=tmp_path, nodes=1, admission=edl_rules) as cluster:
         yield cluster
 
 
 async def install(client: Client) -> list[Data]:
     """What the command applies, and what an operator leaves behind; but no operator runs."""
-    made = [body for body in manifests(Choices(replicas=0)) if body["kind"] not in UNKNOWN]
+    made = [body for body in manifests(InstallOptions(replicas=0)) if body["kind"] not in UNKNOWN]
     for body in made:
         await client.apply(
             resource_of(body), body["metadata"]["name"], body, namespace=body["metadata"].get("namespace")
@@ -84,9 +88,17 @@ async def test_everything_goes_but_the_kinds_and_jobs(cluster: EmbeddedCluster) 
     said: list[str] = []
     await remove(client, NAMESPACE, crds=False, say=said.append)
 
-    assert await left(client, made) == KEPT
+    assert await left(client, made) == {*KEPT, "Namespace"}
     assert await there(client, TRAINING_JOBS, "j", "default")
-    assert f"Namespace {NAMESPACE} removed" in said
+    assert await there(client, SECRETS, SECRET, NAMESPACE), "its pods know the key, and whoever installs again must"
+    assert said[-1] == f"Secret {SECRET} stays with the key of jobs that run, and with it Namespace {NAMESPACE}"
+    said.clear()
+    await client.patch(
+        TRAINING_JOBS, "j", {"status": {"phase": "succeeded"}}, namespace="default", subresource="status"
+    )
+    await remove(client, NAMESPACE, crds=False, say=said.append)
+    assert said == [f"Secret {SECRET} removed", f"Namespace {NAMESPACE} removed"]
+    assert await left(client, made) == KEPT
     said.clear()
     await remove(client, NAMESPACE, crds=False, say=said.append)
     assert said == [], "a second time there is nothing to do"

@@ -10,16 +10,19 @@ from typing import Any
 import jsonpatch
 import msgspec
 
-from edl.api import timestamp
-from edl.api.admission import check
-from edl.api.core import Job, Pod, ReplicaSet, Service, StatefulSet, convert
-from edl.api.kinds import BY_API_VERSION
-from edl.jobs.grant import Grant
-from edl.jobs.intents import Change, Create, Delete, Intent
-from edl.jobs.look import Look
-from edl.jobs.outcome import Observed, Outcome, Refusal
-from edl.jobs.pods import PodSettings
-from edl.operator.kinds import BY_NAME
+from edl.api.kubernetes import timestamp
+from edl.api.kubernetes.core import Job, Pod, ReplicaSet, Service, StatefulSet, convert
+from edl.api.schema.problem import errors
+from edl.api.status import JobProgress, MemberChange, RootCause
+from edl.jobs.admission import check
+from edl.jobs.core.actions import Action, Change, Create, Delete
+from edl.jobs.core.grant import Grant
+from edl.jobs.core.outcome import Observed, Outcome, Refusal
+from edl.jobs.core.pods.pod_builder import PodSettings
+from edl.jobs.core.request import ReconcileRequest
+from edl.jobs.core.stall import STALLED_AFTER
+from edl.jobs.in_force import check_job
+from edl.jobs.registry import BY_API_VERSION, JOB_KIND_BY_CRD
 
 TYPES: dict[str, Any] = {kind.KIND: kind for kind in (Pod, ReplicaSet, StatefulSet, Job, Service)}
 START = 1_000_000_000.0
@@ -51,7 +54,7 @@ class World:
         self.job: Data | None = copy.deepcopy(job or manifest())
         self.objects: dict[tuple[str, str], Data] = {}
         kind = BY_API_VERSION[self.job["apiVersion"], self.job["kind"]]
-        self.kind = BY_NAME[kind.crd_name]
+        self.kind = JOB_KIND_BY_CRD[kind.crd_name]
         self.now = START
         self.grant: Grant | None = None
         self.version = 0
@@ -60,6 +63,11 @@ class World:
         self.refusals: tuple[Refusal, ...] = ()
         self.settings = PodSettings()
         self.silence: dict[str, float] = {}
+        self.idle: float | None = None
+        self.stalled_after = STALLED_AFTER
+        self.progress: JobProgress | None = None
+        self.hopeless: RootCause | None = None
+        self.change: MemberChange | None = None
         self.secrets = False
         self.made: set[tuple[str, str]] = set()
         self.crash_after = crash_after
@@ -67,37 +75,49 @@ class World:
 
     # The operator's side.
 
-    def look(self) -> Outcome:
+    def reconcile(self) -> Outcome:
         assert self.job is not None
-        checked = check(self.job)
-        assert isinstance(checked.object, self.kind.kind.type), checked.problems
+        checked = check_job(self.job)
+        assert isinstance(checked.object, self.kind.type), checked.problems
         warnings = tuple(problem for problem in checked.problems if problem.severity == "warning")
         pods = [self._typed(key) for key in sorted(self.objects) if key[0] == "Pod" and self._has_uid(key)]
         objects = {key: self._typed(key) for key in self.objects if key[0] in TYPES and key[0] != "Pod"}
         self.made |= {key for key in self.objects if key[0] == "Secret"}
         taken = frozenset(name for kind, name in self.objects if kind == "Pod" and not self._has_uid((kind, name)))
         observed = Observed(
-            pods, objects, frozenset(self.made), taken, self.refusals, worded_at=START, silence=self.silence
+            pods,
+            objects,
+            frozenset(self.made),
+            taken,
+            self.refusals,
+            message_time=START,
+            idle=self.idle,
+            silence=self.silence,
+            hopeless=self.hopeless,
+            change=self.change,
+            progress=self.progress,
         )
         token = "token" if self.secrets else ""
-        look = Look(
+        request = ReconcileRequest(
             job=checked.object,
             observed=observed,
             grant=self.grant,
             settings=self.settings,
             now=self.now,
             warnings=warnings,
+            refused_edits=tuple(errors(checked.problems)),
             token=token,
             ca="ca",
             companions=tuple(check(body).object for (kind, _), body in self.objects.items() if kind == "JobResource"),
+            stalled_after=self.stalled_after,
         )
-        outcome = self.kind.look(look)
+        outcome = self.kind.reconcile(request)
         assert not list(outcome.validate())
         return outcome
 
     def step(self) -> bool:
         """One look and its writes. False if there was nothing to do."""
-        outcome = self.look()
+        outcome = self.reconcile()
         before = len(self.writes)
         status = msgspec.to_builtins(outcome.status, order="deterministic")
         assert self.job is not None
@@ -105,8 +125,8 @@ class World:
             self.job["status"] = status
             self.events += [f"{event.reason}: {event.message}" for event in outcome.events]
             self._wrote("status")
-        for intent in outcome.intents + outcome.soft:
-            self._carry_out(intent)
+        for action in outcome.actions + outcome.soft:
+            self._carry_out(action)
         return len(self.writes) > before
 
     def settle(self, limit: int = 30) -> None:
@@ -116,29 +136,29 @@ class World:
             self._run_replica_sets()
         raise AssertionError(f"not settled after {limit} looks: {self.writes[-20:]}")
 
-    def _carry_out(self, intent: Intent) -> None:
-        key = (intent.kind, intent.name)
-        if intent.kind == "Secret" and key in self.objects:
+    def _carry_out(self, action: Action) -> None:
+        key = (action.kind, action.name)
+        if action.kind == "Secret" and key in self.objects:
             return  # it is not watched; the API server says that it exists, and it is ours
-        if isinstance(intent, Create):
+        if isinstance(action, Create):
             assert key not in self.objects, f"{key} was created twice"
-            self.put(intent.kind, copy.deepcopy(intent.body))
-        elif isinstance(intent, Delete):
-            self._delete(key, intent.uid)
+            self.put(action.kind, copy.deepcopy(action.body))
+        elif isinstance(action, Delete):
+            self._delete(key, action.uid)
         else:
-            self._change(key, intent)
-        self._wrote(f"{type(intent).__name__} {intent.kind}/{intent.name}")
+            self._change(key, action)
+        self._wrote(f"{type(action).__name__} {action.kind}/{action.name}")
 
-    def _change(self, key: tuple[str, str], intent: Change) -> None:
+    def _change(self, key: tuple[str, str], action: Change) -> None:
         old = self.objects[key]
-        assert old["metadata"]["resourceVersion"] == intent.version
-        new = jsonpatch.apply_patch(old, list(intent.patch))
+        assert old["metadata"]["resourceVersion"] == action.version
+        new = jsonpatch.apply_patch(old, list(action.patch))
         if new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] += 1
         self._store(key, new)
 
     def _delete(self, key: tuple[str, str], uid: str) -> None:
-        if key[0] == self.kind.kind.name:
+        if key[0] == self.kind.name:
             assert self.job is not None
             assert self.job["metadata"]["uid"] == uid
             self.job = None
@@ -257,7 +277,7 @@ class World:
     def condition(self, kind: str) -> Data | None:
         return next((one for one in self.status.get("conditions", ()) if one["type"] == kind), None)
 
-    def edit(self, change: Callable[[Data], None]) -> None:
+    def edit(self, change: Callable[[Data], object]) -> None:
         assert self.job is not None
         change(self.job["spec"])
         self.job["metadata"]["generation"] += 1
@@ -273,6 +293,8 @@ class World:
         for index in range(len(have), wanted):
             template = copy.deepcopy(replica_set["spec"]["template"])
             template["metadata"]["name"] = f"{name}-x{self._uids}{index}"
+            owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "controller": True}
+            template["metadata"]["ownerReferences"] = [{**owner, "uid": replica_set["metadata"]["uid"]}]
             self.put("Pod", template)
         for extra in have[wanted:]:
             del self.objects["Pod", extra]

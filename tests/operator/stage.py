@@ -1,7 +1,7 @@
-"""A stage for the operator: an API server in this process, and a stagehand in the place of kubelets and controllers.
+"""A simulated cluster for the operator: an API server in this process, with kubelets and controllers simulated.
 
-The stagehand does what pods and ReplicaSets need, quickly and only as told, so that a story can say "this pod does not
-start" or "that node refuses it". Stories with real processes are in `tests/stories`.
+The simulation starts pods and fills ReplicaSets quickly and only as a test says, so that a test can say "this pod does
+not start" or "that node refuses it". Tests with real processes are in `tests/stories`.
 """
 
 import asyncio
@@ -11,23 +11,25 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from edl.api import timestamp
+from edl.api.kubernetes import timestamp
+from edl.cli.local.admission import edl_rules
 from edl.embedded.server import ADMIN, Server
-from edl.embedded.server.direct import direct_transport
-from edl.kube.budget import Budget
-from edl.kube.client import Client
-from edl.kube.errors import ApiError
-from edl.kube.lease import LEASES
-from edl.kube.resource import Resource
-from edl.kube.transport import Request, Response, Transport
-from edl.operator.kinds import KINDS
+from edl.embedded.server.http.direct import direct_transport
+from edl.jobs.registry import JOB_KINDS
+from edl.kube.controllers.lease import LEASES
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.rate_limiter import RateLimiter
+from edl.kube.rest.resource import Resource
+from edl.kube.rest.transport import Request, Response, Transport
 from edl.operator.main import run_operator
-from edl.operator.resources import JOBS, NODES, PODS, REPLICA_SETS, SECRETS, SERVICES, TRAINING_JOBS
+from edl.operator.resources import JOBS, NODES, PODS, REPLICA_SETS, SECRETS, SERVICES, TRAINING_JOBS, resource_of
 from edl.operator.settings import LEASE, NAMESPACE, OperatorSettings
 
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 TOKEN = "stage"
 PATIENCE = 30.0
+LEASE_SECONDS = 30.0  # calls that renew it may take a fifth of that: on a busy machine a short one is lost
 Data = dict[str, Any]
 
 
@@ -58,6 +60,14 @@ class Wire:
     def stream(self, request: Request) -> contextlib.AbstractAsyncContextManager[Response]:
         return self._inner.stream(request)
 
+    async def quiet(self, seconds: float) -> None:
+        """Returns once nothing was written for so long, however busy the machine is."""
+        async with asyncio.timeout(PATIENCE):
+            count = -1
+            while count != len(self.writes):
+                count = len(self.writes)
+                await asyncio.sleep(seconds)
+
     async def close(self) -> None:
         await self._inner.close()
 
@@ -70,7 +80,7 @@ def counts(request: Request) -> bool:
 class Stage:
     def __init__(self, server: Server) -> None:
         self._server, self.url = server, server.url
-        self.client = Client(self.transport(), budget=Budget(qps=10_000, burst=10_000))
+        self.client = Client(self.transport(), rate_limiter=RateLimiter(qps=10_000, burst=10_000))
         self.jobs = TRAINING_JOBS
         """The kind that a story is about."""
         self.asleep: set[str] = set()
@@ -100,12 +110,12 @@ class Stage:
     async def standby(
         self, wire: Wire | None = None, *, clock: Callable[[], float] = time.time, **settings: Any
     ) -> AsyncIterator[tuple[Wire, asyncio.Event]]:
-        """One that may or may not lead; the event tells."""
+        """One that may or may not lead; the event is set once it does."""
         wire = wire or Wire(self.transport())
         stop, leads = asyncio.Event(), asyncio.Event()
-        quick = {"service": None, "lease": 5.0, "interval": 1.0, "debounce": 0.01, "settle": 0.1}
+        quick = {"service": None, "lease": LEASE_SECONDS, "interval": 1.0, "debounce": 0.01, "settle": 0.1}
         chosen = OperatorSettings(**(quick | {"identity": f"op-{os.urandom(3).hex()}"} | settings))
-        task = asyncio.create_task(run_operator(wire, chosen, stop=stop, leads=leads.set, clock=clock))
+        task = asyncio.create_task(run_operator(wire, chosen, stop=stop, on_leading=leads.set, clock=clock))
         try:
             yield wire, leads
         finally:
@@ -135,12 +145,7 @@ class Stage:
         await self.client.delete(resource, name, namespace="default", **how)
 
     async def get(self, resource: Resource, name: str) -> Data | None:
-        try:
-            return await self.client.get(resource, name, namespace="default" if resource.namespaced else None)
-        except ApiError as error:
-            if error.is_not_found:
-                return None
-            raise
+        return await self.client.find(resource, name, namespace="default" if resource.namespaced else None)
 
     async def job(self, name: str = "j") -> Data:
         found = await self.get(self.jobs, name)
@@ -169,11 +174,11 @@ class Stage:
         return found
 
     async def until_condition(self, kind: str, status: str = "True", name: str = "j") -> Data:
-        async def look() -> Data | None:
+        async def matching() -> Data | None:
             conditions = (await self.status(name)).get("conditions", ())
             return next((one for one in conditions if (one["type"], one["status"]) == (kind, status)), None)
 
-        found: Data = await self.until(look, f"condition {kind} is {status}", name)
+        found: Data = await self.until(matching, f"condition {kind} is {status}", name)
         return found
 
     async def events(self, name: str = "j") -> list[str]:
@@ -182,10 +187,10 @@ class Stage:
         return [f"{event['reason']}: {event['note']}" for event in mine]
 
     async def until_event(self, reason: str, name: str = "j") -> str:
-        async def look() -> str:
+        async def matching() -> str:
             return next((event for event in await self.events(name) if event.startswith(f"{reason}:")), "")
 
-        found: str = await self.until(look, f"event {reason}", name)
+        found: str = await self.until(matching, f"event {reason}", name)
         return found
 
     async def pods(self, role: str = "trainer", name: str = "j") -> list[str]:
@@ -242,7 +247,7 @@ class Stage:
         await self.client.patch(PODS, name, {"status": status}, namespace="default", subresource="status")
 
     async def work(self) -> None:
-        """The stagehand: for ever, one thing after another."""
+        """Simulates kubelets and controllers, for ever."""
         seen = -1
         while True:
             before, seen = seen, self._server.store.rv
@@ -268,8 +273,10 @@ class Stage:
         """What belongs to something that is gone goes, too."""
         owned = (PODS, SERVICES, REPLICA_SETS, JOBS, SECRETS)
         found = {resource: (await self.client.list(resource, namespace="default")).items for resource in owned}
-        kinds = KINDS if self.registered else ()
-        jobs = [item for kind in kinds for item in (await self.client.list(kind.resource, namespace="default")).items]
+        kinds = JOB_KINDS if self.registered else ()
+        jobs = [
+            item for kind in kinds for item in (await self.client.list(resource_of(kind), namespace="default")).items
+        ]
         uids = {item["metadata"]["uid"] for items in (*found.values(), jobs) for item in items}
         for resource, items in found.items():
             for item in items:
@@ -309,19 +316,19 @@ class Stage:
 
 async def play(scene: Stage, story: Callable[[Stage], Awaitable[None]], crash_after: int | None) -> list[str]:
     """The story under an operator that crashes after so many writes, and under the next one; what the first wrote."""
-    async with scene.operator(lease=2.0):
+    async with scene.operator():
         pass  # registers the kinds, so that every write counted is one for the job
     wire = Wire(scene.transport(), crash_after=crash_after)
-    told = asyncio.ensure_future(story(scene))
-    async with scene.operator(wire, lease=2.0):
+    reported = asyncio.ensure_future(story(scene))
+    async with scene.operator(wire):
         crashed = asyncio.create_task(wire.crashed.wait())
-        await asyncio.wait({told, crashed}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({reported, crashed}, return_when=asyncio.FIRST_COMPLETED)
         crashed.cancel()
-    if not told.done():
+    if not reported.done():
         await scene.release_lease()
-        async with scene.operator(lease=2.0):
-            await told
-    await told
+        async with scene.operator():
+            await reported
+    await reported
     return wire.writes
 
 
@@ -337,7 +344,7 @@ def manifest(name: str = "j", **spec: Any) -> Data:
 @contextlib.asynccontextmanager
 async def stage(*, nodes: int = 1, cpu: str = "8", lenient: bool = False) -> AsyncIterator[Stage]:
     """`lenient`: the server lets jobs in that only their schema has checked, as one without a webhook does."""
-    rules: Any = {"further_rules": lambda *_: []} if lenient else {}
+    rules: Any = {} if lenient else {"custom_admission": edl_rules}
     async with Server(None, tokens={TOKEN: ADMIN}, **rules) as server:
         scene = Stage(server)
         for number in range(1, nodes + 1):

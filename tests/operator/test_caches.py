@@ -1,12 +1,12 @@
-"""Which news of a pod waits for more of its kind before anybody looks at the job."""
+"""Changes of a pod that wait for more of their kind before the job is reconciled."""
 
 from typing import Any
 
 import msgspec
 import pytest
 
-from edl.api.core import Pod
-from edl.operator.caches import FLOCK, patience
+from edl.api.kubernetes.core import Pod
+from edl.operator.reconcile.caches import BATCH_WINDOW, batching_delay
 
 RUNS: dict[str, Any] = {"running": {"startedAt": "2026-01-31T12:00:00Z"}}
 
@@ -40,4 +40,4 @@ def pod(phase: str, state: dict[str, Any] | None = None, **metadata: Any) -> Pod
 def test_pods_that_start_are_looked_at_in_flocks_and_trouble_at_once(
     old: Pod | None, new: Pod | None, waits: bool
 ) -> None:
-    assert patience(old, new) == (FLOCK if waits else 0.0)
+    assert batching_delay(old, new) == (BATCH_WINDOW if waits else 0.0)

@@ -1,12 +1,11 @@
 """EasyDL jobs on an API server: nothing is written at rest, and a crash after any write is repaired."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from edl.operator.kinds import EASYDL
-from edl.operator.resources import JOB_RESOURCES, PODS, SERVICES
+from edl.jobs.registry import EASYDL_JOB
+from edl.operator.resources import JOB_RESOURCES, PODS, SERVICES, resource_of
 from tests.operator.stage import Data, Stage, play, stage
 
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
@@ -15,7 +14,12 @@ TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
 def job() -> Data:
     roles = {role: {"template": TEMPLATE} for role in ("trainer", "worker", "parameterServer")}
     metadata = {"name": "j", "namespace": "default", "annotations": {"edl.dev/freezing-window": "0s"}}
-    return {"apiVersion": EASYDL.resource.api_version, "kind": "ElasticJob", "metadata": metadata, "spec": roles}
+    return {
+        "apiVersion": EASYDL_JOB.api_versions[0],
+        "kind": "ElasticJob",
+        "metadata": metadata,
+        "spec": roles,
+    }
 
 
 def plan(**spec: Any) -> Data:
@@ -30,7 +34,7 @@ def role(replicas: int, cpu: str = "500m") -> Data:
 @contextlib.asynccontextmanager
 async def easydl_stage() -> AsyncIterator[Stage]:
     async with stage() as scene:
-        scene.jobs = EASYDL.resource
+        scene.jobs = resource_of(EASYDL_JOB)
         yield scene
 
 
@@ -45,7 +49,7 @@ async def runs(scene: Stage, *names: str) -> bool:
     return live == {f"j-{name}": "Running" for name in names}
 
 
-async def told(scene: Stage, **wanted: Any) -> bool:
+async def reported(scene: Stage, **wanted: Any) -> bool:
     status = (await scene.client.get(JOB_RESOURCES, "r", namespace="default")).get("status") or {}
     return all(status.get(field) == value for field, value in wanted.items())
 
@@ -61,10 +65,10 @@ async def life(scene: Stage) -> None:
     await scene.until(lambda: runs(scene, "trainer", "ps-0-1", "worker-0"), "a server that has moved, a worker less")
     await scene.end("j-worker-0", 3)
     await scene.until(lambda: runs(scene, "trainer", "ps-0-1", "worker-0-1"), "another worker")
-    await scene.until(lambda: told(scene, granted={"ps": 1, "worker": 1}), "the plan is told")
+    await scene.until(lambda: reported(scene, granted={"ps": 1, "worker": 1}), "the plan is told")
     await scene.end("j-trainer", 0)
     await scene.until_phase("Succeeded")
-    await scene.until(lambda: told(scene, reason="the job is over"), "the plan is told that, too")
+    await scene.until(lambda: reported(scene, reason="the job is over"), "the plan is told that, too")
 
 
 async def ending(crash_after: int | None) -> tuple[Data, list[str]]:
@@ -102,9 +106,6 @@ async def test_at_rest_nothing_is_written() -> None:
         await scene.make(job())
         await scene.client.create(JOB_RESOURCES, plan(parameter_server=role(1), worker=role(2)), namespace="default")
         await scene.until(lambda: runs(scene, "trainer", "ps-0", "worker-0", "worker-1"), "pods by the plan")
-        await scene.until(lambda: told(scene, granted={"ps": 1, "worker": 2}), "the plan is told")
-        quiet, before = 0, -1
-        while quiet < 4:  # cycles of the scheduler
-            await asyncio.sleep(0.5)
-            quiet, before = (quiet + 1 if len(wire.writes) == before else 0), len(wire.writes)
+        await scene.until(lambda: reported(scene, granted={"ps": 1, "worker": 2}), "the plan is told")
+        await wire.quiet(2.0)  # two cycles of the scheduler
         assert len(wire.writes) < 30, wire.writes

@@ -1,4 +1,4 @@
-"""The webhook: what it refuses, what it lets pass, what it says to nonsense, and how API servers come to trust it."""
+"""The webhook: what it refuses, what it lets pass, its answers to malformed requests, and its CA."""
 
 import asyncio
 import base64
@@ -11,15 +11,15 @@ import aiohttp
 import pytest
 import yaml
 
-from edl.api.admission import check
-from edl.api.problem import errors
+from edl.api.schema.problem import errors
 from edl.certificates import Authority
-from edl.install.choices import Choices
-from edl.install.places import resource_of
+from edl.install.options import InstallOptions
+from edl.install.resources import resource_of
 from edl.install.webhook import PATH as CONFIGURED_PATH
 from edl.install.webhook import webhook as configuration
-from edl.kube.client import Client
-from edl.kube.transport import Request, Response
+from edl.jobs.admission import check
+from edl.kube.rest.client import Client
+from edl.kube.rest.transport import Request, Response
 from edl.operator import webhook
 from edl.operator.webhook import CONFIGURATIONS, PATH, Webhook, review
 from tests.api.samples import EASYDL_JOB, JOB_RESOURCE, PYTORCH_JOB, TRAINING_JOB, varied
@@ -126,16 +126,16 @@ def _client(found: Data) -> Client:
 
 
 async def test_api_servers_are_told_once_whom_to_trust(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = configuration(Choices())
+    found = configuration(InstallOptions())
     found["metadata"]["resourceVersion"] = "5"
     server = Server(found)
     hook = Webhook(Client(server), address=("127.0.0.1", 0), tls=AUTHORITY.server_context(PAIR), name="w", ca="CA")
-    assert await hook.trust()
+    assert await hook.install_ca()
     assert base64.b64decode(found["webhooks"][0]["clientConfig"]["caBundle"]) == b"CA"
-    assert not await hook.trust()
+    assert not await hook.install_ca()
     found["webhooks"][0]["clientConfig"].pop("caBundle")  # somebody replaced the manifest
-    monkeypatch.setattr(webhook, "TRUST_EVERY", 0.0)
-    task = asyncio.create_task(hook.be_trusted())
+    monkeypatch.setattr(webhook, "CA_CHECK_SECONDS", 0.0)
+    task = asyncio.create_task(hook.keep_ca_installed())
     while "caBundle" not in found["webhooks"][0]["clientConfig"]:
         await asyncio.sleep(0)
     task.cancel()
@@ -144,11 +144,11 @@ async def test_api_servers_are_told_once_whom_to_trust(monkeypatch: pytest.Monke
 
 async def test_without_a_configuration_nobody_asks() -> None:
     hook = Webhook(_client({}), address=("127.0.0.1", 0), tls=AUTHORITY.server_context(PAIR), name="w", ca="CA")
-    assert not await hook.trust()
+    assert not await hook.install_ca()
 
 
 def test_the_configuration_leads_to_it_and_is_forgiving() -> None:
-    (hook,) = configuration(Choices(namespace="ml"))["webhooks"]
+    (hook,) = configuration(InstallOptions(namespace="ml"))["webhooks"]
     assert (hook["failurePolicy"], hook["sideEffects"]) == ("Ignore", "None")
     assert hook["clientConfig"]["service"]["path"] == CONFIGURED_PATH == PATH
     groups = {rule["apiGroups"][0] for rule in hook["rules"]}
@@ -162,5 +162,5 @@ def test_every_example_passes() -> None:
 
 
 def test_the_resource_is_the_one_that_is_installed() -> None:
-    assert CONFIGURATIONS.api_version == configuration(Choices())["apiVersion"]
-    assert resource_of(configuration(Choices())) == CONFIGURATIONS
+    assert CONFIGURATIONS.api_version == configuration(InstallOptions())["apiVersion"]
+    assert resource_of(configuration(InstallOptions())) == CONFIGURATIONS

@@ -10,15 +10,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from edl.operator.job_service import JobRecord, JobService, MemoryStore, RoleRecord
-from edl.runtime.master.messages import Stat, Stats
 from edl.runtime.rpc import Client
+from edl.runtime.tasks.messages import GetStats, QueueStats
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
@@ -74,6 +74,7 @@ class Job:
 
     def __init__(self, folder: Path, service: Service, **env: str) -> None:
         self.folder, self.service, self._extra = folder, service, env
+        self.own_disks = False  # every parameter server has a new folder of its own, as with an emptyDir in its pod
         self.ledger = folder / "ledger"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self._count = 0
@@ -104,6 +105,8 @@ class Job:
         command = ["-m", "tests.runtime.counting"] if role == "trainer" else ["-m", "edl.cli.main", role]
         indexed = {} if role == "trainer" else {"EDL_INDEX": str(index), "MASTER": "127.0.0.1:0"}
         self._count += 1
+        if role == "pserver" and self.own_disks:
+            indexed["EDL_CHECKPOINT_DIR"] = str(self.folder / f"disk-{self._count}")
         with (self.folder / f"{pod}.{self._count}.log").open("wb") as log:
             self.running[pod] = subprocess.Popen(
                 [sys.executable, *command],
@@ -125,6 +128,11 @@ class Job:
         for index in range(trainers):
             self.start("trainer", index)
 
+    def start_without_master(self, trainers: int) -> None:
+        self.service.edit(roles={"trainer": RoleRecord(trainers)}, size=trainers)
+        for index in range(trainers):
+            self.start("trainer", index, EDL_INDEX=str(index), TRAINERS=str(trainers))
+
     def kill(self, pod: str, number: signal.Signals = signal.SIGKILL) -> None:
         self.running[pod].send_signal(number)
         if number == signal.SIGKILL:
@@ -140,10 +148,10 @@ class Job:
         lines = [json.loads(line) for line in self.ledger.read_text().splitlines()]
         return [line for line in lines if line["kind"] == kind]
 
-    def stat(self) -> Stats:
+    def stat(self) -> QueueStats:
         """What the present master says; waits for one that answers."""
 
-        def ask() -> Stats | None:
+        def ask() -> QueueStats | None:
             kept = self.service.store.kept.get(("ns", "j", "u"))
             slot = kept and kept.state.slots.get("master/0")
             if not slot:
@@ -153,7 +161,7 @@ class Job:
             except OSError:
                 return None
             try:
-                return client.call(Stat(), Stats)
+                return client.call(GetStats(), QueueStats)
             except OSError:
                 return None
             finally:
@@ -168,6 +176,18 @@ class Job:
     def until_done(self, count: int) -> None:
         """Waits until the ledger has so many acknowledged tasks."""
         until(lambda: len(self.lines("acknowledged")) >= count or None, f"{count} acknowledged tasks")
+
+    def until_era(self, era: int) -> None:
+        """Waits until every parameter server takes part in this era: tasks are given out again."""
+        until(lambda: ((found := self.stat()).era == era and not found.gate) or None, f"era {era}")
+
+    def settled(self, kind: str) -> int:
+        """How many lines of this kind the ledger has once there were no new ones for a while."""
+        count, after = -1, len(self.lines(kind))
+        while count != after:
+            time.sleep(0.5)
+            count, after = after, len(self.lines(kind))
+        return count
 
     def close(self) -> None:
         for process in self.running.values():
@@ -190,10 +210,20 @@ def until(ask: Callable[[], T | None], what: str, timeout: float = PATIENCE) -> 
     raise AssertionError(f"no {what} within {timeout:g} s")
 
 
+class Reporting(Protocol):
+    """Processes of a test, whose output is worth reading when it fails."""
+
+    def report(self) -> str: ...
+
+    def close(self) -> None: ...
+
+
+R = TypeVar("R", bound=Reporting)
+
+
 @contextmanager
-def job(folder: Path, **env: str) -> Iterator[Job]:
-    service = Service()
-    made = Job(folder, service, **env)
+def reported(made: R) -> Iterator[R]:
+    """Shows what its processes wrote if the block fails, and ends them in any case."""
     try:
         yield made
     except BaseException:
@@ -201,4 +231,9 @@ def job(folder: Path, **env: str) -> Iterator[Job]:
         raise
     finally:
         made.close()
-        service.close()
+
+
+@contextmanager
+def job(folder: Path, **env: str) -> Iterator[Job]:
+    with closing(Service()) as service, reported(Job(folder, service, **env)) as made:
+        yield made

@@ -1,4 +1,4 @@
-"""What the ledger of a counting job must show, whatever was killed meanwhile.
+"""Checks the ledger of a counting job, whatever was killed meanwhile.
 
 An acknowledgement of era e for checkpoint c is undone by a rollback to a checkpoint before c that began a later era.
 What remains is at most one per task of every pass. It is missing only where the trainer that did the task was killed
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from .harness import Job
+from tests.runtime.harness import Job
 
 Task = tuple[int, int]
 

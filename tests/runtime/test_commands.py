@@ -35,8 +35,8 @@ def test_a_pod_with_a_wrong_environment_says_which_variable(command: str, env: d
     ("module", "absent"),
     [
         ("edl.trainer", ["aiohttp", "asyncio", "rich", "cryptography", "yaml"]),
-        ("edl.runtime.pserver.run", ["aiohttp", "asyncio", "rich", "cryptography", "yaml"]),
-        ("edl.runtime.master.run", ["aiohttp", "asyncio", "rich", "cryptography", "yaml", "numpy"]),
+        ("edl.runtime.parameters.run", ["aiohttp", "asyncio", "rich", "cryptography", "yaml"]),
+        ("edl.runtime.tasks.run", ["aiohttp", "asyncio", "rich", "cryptography", "yaml", "numpy"]),
     ],
 )
 def test_the_runtime_is_light(module: str, absent: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a pod reads from its environment."""
+"""The environment of a pod: values, defaults, and refusals that name the variable."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Asked to go again and again: a process ends once, and is never stuck between two requests."""
+"""Repeated SIGTERM: a process ends once and never hangs between two signals."""
 
 import os
 import signal
@@ -9,11 +9,11 @@ import pytest
 
 ASKED = """
 import threading, time
-from edl.runtime.signals import when_asked_to_go
+from edl.runtime.signals import on_termination
 
 asked = threading.Event()
 threading.Thread(target=asked.wait, daemon=True).start()
-when_asked_to_go(asked.set)
+on_termination(asked.set)
 print("up", flush=True)
 end = time.monotonic() + 0.2
 while time.monotonic() < end:

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from edl.api import timestamp
-from edl.scheduler.facts import Snapshot
+from edl.api.kubernetes import timestamp
 from edl.scheduler.memory import Memory
-from edl.scheduler.objects import from_plain
 from edl.scheduler.plan import Decision, Plan, plan
 from edl.scheduler.settings import Settings
-from edl.scheduler.snapshot import build_snapshot
+from edl.scheduler.snapshot.builder import build_snapshot
+from edl.scheduler.snapshot.objects import from_plain
+from edl.scheduler.snapshot.types import Snapshot
 
 Data = dict[str, Any]
 NOW = 1_900_000_000.0

@@ -1,14 +1,14 @@
 """Checks of a plan from the objects alone, in the plainest way: none of the scheduler's own structures is used here."""
 
-from edl.api import views
-from edl.api.core import Pod, PodSpec, convert
-from edl.api.roles import JobView, Role, replicas_at
-from edl.scheduler.objects import Objects
+from edl.api.job_view import JobView, Role, replicas_at
+from edl.api.kubernetes.core import Pod, PodSpec, convert
+from edl.jobs import views
+from edl.scheduler.placement.node_match import node_match_of
+from edl.scheduler.placement.resources import PODS, Amounts, amounts, pod_requests
 from edl.scheduler.plan import Decision, Plan
-from edl.scheduler.reasons import Code
-from edl.scheduler.resources import PODS, Amounts, amounts, pod_requests
+from edl.scheduler.reasons.codes import Code
 from edl.scheduler.settings import Settings
-from edl.scheduler.where import where_of
+from edl.scheduler.snapshot.objects import Objects
 
 FRESH = (Code.STARTED, Code.GROWN)
 # A job that holds its size for one of these could not grow by another's rule; for NO_ROOM there must be no room.
@@ -41,8 +41,10 @@ def _sizes(decision: Decision, view: JobView) -> None:
         return
     if view.fixed and not view.pin:
         return
-    assert decision.target == 0 or view.min <= decision.target <= view.max, (decision, "min and max are kept")
-    if view.sizes and decision.target:
+    least = min(view.min, view.minimum or view.target or view.min)
+    assert decision.target == 0 or least <= decision.target <= view.max, (decision, "min and max are kept")
+    assert decision.target >= view.min or decision.target <= (view.target or 0), (decision, "a minimum is a gang")
+    if view.sizes and decision.target >= view.min:
         assert decision.target in view.sizes, (decision, "only allowed sizes")
 
 
@@ -108,7 +110,7 @@ def _place(objects: Objects, decision: Decision, view: JobView, free: dict[str, 
         for name, count in decision.placements.get(role.name, {}).items():
             assert name in free, (decision, name, "on a node that takes no pods")
             node = nodes[name]
-            refusal = where_of(spec).refusal(name, node.metadata.labels, node.spec.taints)
+            refusal = node_match_of(spec).refusal(name, node.metadata.labels, node.spec.taints)
             assert refusal is None, (decision, name, refusal)
             for _ in range(count):
                 fits = all(free[name].get(resource, 0) >= units for resource, units in asked.items())
@@ -160,7 +162,7 @@ def _work_conserving(
         spec, asked = _spec(view.lead)
         for name, have in free.items():
             node = next(node for node in objects.nodes if node.metadata.name == name)
-            if where_of(spec).refusal(name, node.metadata.labels, node.spec.taints) is None:
+            if node_match_of(spec).refusal(name, node.metadata.labels, node.spec.taints) is None:
                 fits = all(have.get(resource, 0) >= units for resource, units in asked.items())
                 assert not fits, (decision, name, "there was room")
 

@@ -60,7 +60,7 @@ class _World:
         self.free[name] = {"cpu": cpu, "gpu": gpu, "pods": more["pods"], "memory": 16}
         self.open[name] = "taints" not in more
 
-    def _seat(self, cpu: float, gpu: int) -> str:
+    def _place(self, cpu: float, gpu: int) -> str:
         for name in self.chance.sample(sorted(self.free), len(self.free)):
             free = self.free[name]
             if (
@@ -80,7 +80,7 @@ class _World:
     def add_foreign(self, number: int) -> None:
         chance = self.chance
         cpu = chance.choice((1, 2, 4))
-        on = self._seat(cpu, 0) if chance.random() < 0.5 else ""
+        on = self._place(cpu, 0) if chance.random() < 0.5 else ""
         more: dict[str, Any] = {"age": chance.randint(1, 900)}
         if not on and chance.random() < 0.8:
             more["refused"] = chance.randint(0, 40)
@@ -130,7 +130,7 @@ class _World:
         """Some of its pods exist; perhaps fewer than its minimum, or more than its maximum."""
         chance = self.chance
         size = chance.choice((least, most, chance.randint(1, most + 2)))
-        nodes = [on for on in (self._seat(cpu, gpu) for _ in range(size)) if on]
+        nodes = [on for on in (self._place(cpu, gpu) for _ in range(size)) if on]
         more: dict[str, Any] = {"age": chance.randint(1, 5000)}
         self.objects += pods_of(job, nodes, **more)
         if len(nodes) < size and chance.random() < 0.5:
@@ -138,8 +138,8 @@ class _World:
         for role, asked in (("master", 0.1), ("pserver", 0.5)):
             if role in job["spec"]:
                 count = job["spec"][role].get("min-instance", 1)
-                seats = [on for on in (self._seat(asked, 0) for _ in range(count)) if on]
-                self.objects += pods_of(job, seats, role)
+                placements = [on for on in (self._place(asked, 0) for _ in range(count)) if on]
+                self.objects += pods_of(job, placements, role)
         scale: Data = {"target": size, "current": len(nodes)} if chance.random() < 0.7 else {}
         if scale and chance.random() < 0.6:
             key = "last_scale_time" if job["kind"] == "TrainingJob" else "lastScaleTime"

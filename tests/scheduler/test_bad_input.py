@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl.scheduler.objects import from_plain
 from edl.scheduler.plan import plan
-from edl.scheduler.reasons import Code
+from edl.scheduler.reasons.codes import Code
 from edl.scheduler.settings import Settings, parse_load
-from edl.scheduler.snapshot import build_snapshot
+from edl.scheduler.snapshot.builder import build_snapshot
+from edl.scheduler.snapshot.objects import from_plain
 from tests.scheduler.makers import (
     NOW,
     Data,

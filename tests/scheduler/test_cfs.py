@@ -3,12 +3,12 @@
 import pytest
 
 from edl.scheduler.cycle import resource_score
-from edl.scheduler.facts import JobFacts
 from edl.scheduler.memory import Memory
-from edl.scheduler.policy import Cfs
-from edl.scheduler.reasons import Code
+from edl.scheduler.policies.cfs import Cfs
+from edl.scheduler.policies.score_tree import ScoreTree
+from edl.scheduler.reasons.codes import Code
 from edl.scheduler.settings import INTERVAL, Weights
-from edl.scheduler.tree import Tree
+from edl.scheduler.snapshot.types import JobFacts
 from edl.scheduler.unit import Unit
 from tests.scheduler.makers import (
     NOW,
@@ -46,21 +46,18 @@ def unit(name: str, served: float = 0.0, priority: int = 1000, size: int = 1, cr
 # The interfaces
 
 
-def test_a_unit_has_priority_sizes_resource_score_expected_running_and_its_object() -> None:
+def test_a_unit_has_priority_bounds_size_running_pods_and_resource_score() -> None:
     job = running(training_job("a", 2, 6, cpu=2, memory="10Gi", gpu=1), {"n1": 3})
     facts = snapshot(node("n1", gpu=8), job).jobs[0]
     one = Unit(facts, NOW, resource_score(1, 2000, 10 * 2**30, Weights()))
-    assert (one.min_instances, one.max_instances, one.expected, one.running) == (2, 6, 3, 3)
+    assert (one.floor, one.ceiling, one.size, one.facts.running) == (2, 6, 3, 3)
     assert one.resource_score == 103_000
     assert one.priority == 1000
-    one.priority = 10
-    assert one.priority == 10
-    assert one.obj is facts.obj
 
 
 def test_the_tree_adds_removes_finds_both_ends_counts_and_traverses() -> None:
     a, b, c = unit("a", served=30), unit("b", served=10), unit("c", served=20)
-    tree = Tree(Cfs().serving)
+    tree = ScoreTree(Cfs().serving_order)
     assert (tree.leftmost(), tree.rightmost(), len(tree)) == (None, None, 0)
     for one in (a, b, c):
         tree.add(one)
@@ -98,7 +95,7 @@ def test_score_is_weighted_running_time_over_priority_and_counts_one_more_interv
 
 def test_higher_priority_is_served_first_not_last() -> None:
     """001's formula multiplies by the priority, against its own text."""
-    tree = Tree(Cfs().serving, [unit("low", 100, priority=10), unit("high", 100, priority=10_000)])
+    tree = ScoreTree(Cfs().serving_order, [unit("low", 100, priority=10), unit("high", 100, priority=10_000)])
     left = tree.leftmost()
     assert left is not None
     assert left.facts.name == "high"
@@ -112,7 +109,7 @@ def test_ties_go_to_higher_priority_then_older_then_name() -> None:
         unit("a", size=0, priority=10_000, created=9),
     ]
     order: list[str] = []
-    Tree(Cfs().serving, units).traverse(lambda one: order.append(one.facts.name))
+    ScoreTree(Cfs().serving_order, units).traverse(lambda one: order.append(one.facts.name))
     assert order == ["a", "b", "c", "d"]
 
 

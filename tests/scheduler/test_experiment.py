@@ -11,6 +11,7 @@ taken). The bound is printed.
 
 import pytest
 
+from edl.scheduler.settings import Settings
 from tests.scheduler.makers import NOW, Data, node, resources, training_job
 from tests.scheduler.virtual import VirtualCluster
 
@@ -26,9 +27,13 @@ def spec(cpu: object, memory: str) -> Data:
     return {"containers": [{"name": "main", "image": "x", "resources": resources(cpu, memory)}]}
 
 
-def cluster() -> VirtualCluster:
+both_policies = pytest.mark.parametrize(("policy", "fair", "packed"), [("cfs", 0.97, 0.98), ("goodput", 0.8, 0.97)])
+"""`goodput` does not even out for its own sake: a size that gains less than its pause costs is left as it is."""
+
+
+def cluster(policy: str) -> VirtualCluster:
     nodes = [node(f"n{number:03}", cpu=cores, memory="102Gi") for number, cores in enumerate(MIX)]
-    made = VirtualCluster(nodes, now=NOW, grace=GRACE)
+    made = VirtualCluster(nodes, now=NOW, grace=GRACE, settings=Settings(policy=policy))
     for number in range(len(MIX)):
         made.add_foreign(f"calico-{number:03}", spec("250m", "200Mi"), owner="calico", on=f"n{number:03}")
     made.settle()
@@ -79,8 +84,11 @@ def nobody_waits_while_another_has_more(made: VirtualCluster) -> None:
     assert not (waiting and above), (waiting[0].reason, above[0].name)
 
 
-def test_case_1_twenty_jobs_share_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
-    made = cluster()
+@both_policies
+def test_case_1_twenty_jobs_share_the_cluster(
+    policy: str, fair: float, packed: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = cluster(policy)
     started: dict[str, float] = {}
     stable: list[float] = []
     submitted = 0
@@ -101,15 +109,17 @@ def test_case_1_twenty_jobs_share_the_cluster(capsys: pytest.CaptureFixture[str]
     mean = sum(stable) / len(stable)
     wait = sum(started.values()) / 20
     with capsys.disabled():
-        print(f"\ncase 1 on {MIX.count(12)} nodes of 12 cores, {MIX.count(24)} of 24 and {MIX.count(32)} of 32:")
+        print(
+            f"\n{policy}, case 1 on {MIX.count(12)} nodes of 12 cores, {MIX.count(24)} of 24 and {MIX.count(32)} of 32:"
+        )
         print(f"  Jain {jain(sizes):.3f} (published run: 0.38 to 0.47), mean wait {wait:.1f} s (47.2 s)")
         print(f"  utilisation once stable {mean:.3f}, packing bound {bound:.3f}, ratio {mean / bound:.3f}")
         print(f"  {made.rescales} changes of size, {made.kills} pods moved")
     assert len(started) == 20
     assert max(started.values()) <= 15
     assert min(sizes) >= 2
-    assert jain(sizes) >= 0.97
-    assert mean >= 0.98 * bound
+    assert jain(sizes) >= fair
+    assert mean >= packed * bound
 
 
 class Nginx:
@@ -136,8 +146,11 @@ def mean_between(used: dict[int, float], first: int, last: int) -> float:
     return sum(shares) / len(shares)
 
 
-def test_case_2_the_online_service_is_never_short_after_one_cycle(capsys: pytest.CaptureFixture[str]) -> None:
-    made = cluster()
+@both_policies
+def test_case_2_the_online_service_is_never_short_after_one_cycle(
+    policy: str, fair: float, packed: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = cluster(policy)
     nginx = Nginx(made)
     nginx.scale(400)
     steps = {110: 300, 205: 200, 295: 100, 390: 200, 480: 300, 575: 400}
@@ -161,12 +174,12 @@ def test_case_2_the_online_service_is_never_short_after_one_cycle(capsys: pytest
     sizes = [made.size(name) for name in sorted(made.jobs)]
     mean, low = mean_between(used, 0, 550), mean_between(used, 310, 370)
     with capsys.disabled():
-        print("\ncase 2: online pods short after one cycle: 0 (the published run ended with 332 of 400)")
+        print(f"\n{policy}, case 2: online pods short after one cycle: 0 (the published run ended with 332 of 400)")
         print(f"  utilisation to 550 s {mean:.3f} (published run: 0.834), off-peak {low:.3f} (0.794)")
         print("  to the packing bound around the online pods, once stable:", [round(one, 3) for one in ratios])
         print(f"  Jain {jain(sizes):.3f}, {made.rescales} changes of size, {made.kills} pods moved")
-    assert jain(sizes) >= 0.97
-    assert min(ratios) >= 0.98
+    assert jain(sizes) >= fair
+    assert min(ratios) >= packed
     assert low > 0.79
     assert mean > 0.83
     assert shortfall <= 100 * len(steps)

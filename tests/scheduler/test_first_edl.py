@@ -1,6 +1,6 @@
 """The errors of the first EDL's autoscaler, each by the number that it has in what we know of that program.
 
-Those of its controller are in `tests/jobs/test_first_edl.py`; a name begins with the number, here as there.
+Those of its controller are in `tests/jobs/training/test_first_edl.py`; a name begins with the number, here as there.
 """
 
 import random
@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from edl.scheduler.objects import from_plain
 from edl.scheduler.plan import plan
-from edl.scheduler.reasons import Code
-from edl.scheduler.snapshot import SnapshotBuilder
+from edl.scheduler.reasons.codes import Code
+from edl.scheduler.snapshot.builder import SnapshotBuilder
+from edl.scheduler.snapshot.objects import from_plain
 from tests.scheduler.makers import (
     NOW,
     Data,

@@ -1,11 +1,12 @@
-"""Which pods fit where: what a pod asks for, which nodes it may use, gangs of several roles, and neighbours."""
+"""Fit of pods to nodes: what a pod asks for, which nodes it may use, gangs of several roles, and neighbours."""
 
 from typing import Any
 
 import pytest
 
-from edl.api.core import Pod, convert
-from edl.scheduler.resources import pod_limits, pod_requests, show
+from edl.api.kubernetes.core import Pod, convert
+from edl.scheduler.placement.resources import pod_limits, pod_requests, show
+from edl.scheduler.snapshot.pod_facts import read_pod
 from tests.scheduler.makers import (
     Data,
     elastic_job,
@@ -13,6 +14,7 @@ from tests.scheduler.makers import (
     of,
     planned,
     pod,
+    pods_of,
     resources,
     running,
     targets,
@@ -77,6 +79,16 @@ def test_a_container_that_is_being_resized_holds_the_larger_of_both() -> None:
     }
     resizing = convert(plain, Pod)
     assert pod_requests(resizing.spec, resizing.status.container_statuses)["cpu"] == 3000
+
+
+def test_a_resize_that_its_node_can_never_grant_takes_nothing() -> None:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1000"}}}
+    status = {
+        "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}],
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+    }
+    refused = convert({"spec": {"containers": [container]}, "status": status}, Pod)
+    assert read_pod(refused).requests["cpu"] == 2000
 
 
 def test_limits_fall_back_to_requests_per_container() -> None:
@@ -294,3 +306,31 @@ def test_topology_spread_keeps_zones_even() -> None:
     nodes = [node("n0", cpu=8, labels={"zone": "a"}), node("n1", cpu=2, labels={"zone": "b"})]
     plan = planned(nodes, elastic_job("a", 1, 9, template={"topologySpreadConstraints": [constraint]}), **ALL)
     assert of(plan, "a").placements == {"worker": {"n0": 3, "n1": 2}}
+
+
+@pytest.mark.parametrize("policy", ["cfs", "fulfillment"])
+def test_helpers_of_a_cpu_job_leave_gpu_nodes_alone(policy: str) -> None:
+    servers = {"min-instance": 2, "resources": resources(1)}
+    job = training_job("a", 2, 4, pserver=servers, etcd={"replicas": 1, "resources": resources(1)})
+    decision = of(planned(node("gpu", cpu=64, gpu=8), node("cpu", cpu=8), job, policy=policy), "a")
+    assert decision.placements.keys() == {"etcd", "master", "pserver", "trainer"}
+    assert {name for by_node in decision.placements.values() for name in by_node} == {"cpu"}
+
+
+def towards(*nodes: str) -> Data:
+    field = {"key": "metadata.name", "operator": "In"}
+    terms = [{"weight": 100, "preference": {"matchFields": [field | {"values": [name]}]}} for name in nodes]
+    return {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+@pytest.mark.parametrize("bound", [0, 1])
+def test_servers_that_wait_for_a_node_count_where_the_plan_put_each_of_them(bound: int) -> None:
+    """They share a template, and so its wishes: both fit on the first node, but were planned on one each."""
+    job = training_job("a", 2, 2, cpu=2, master=None, pserver={"min-instance": 2, "resources": resources(2)})
+    servers = pods_of(job, [*["n1", "n1"][:bound], *["", ""][bound:]], "pserver")
+    for server in servers:
+        server["spec"] |= towards("n1", "n2")
+    plan = planned(
+        node("n1", cpu=4), node("n2", cpu=4), job | {"status": {"scale_status": {"target": 2}}}, servers, **ALL
+    )
+    assert of(plan, "a").placements == {"trainer": {"n1": 1, "n2": 1}}

@@ -6,7 +6,7 @@ import pytest
 
 from edl.scheduler.memory import Memory, Served
 from edl.scheduler.plan import Plan
-from edl.scheduler.reasons import Code
+from edl.scheduler.reasons.codes import Code
 from tests.scheduler.makers import NOW, Data, elastic_job, node, of, planned, pod, pods_of, running, targets
 
 ALL: dict[str, Any] = {"max_load": "1"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from edl.scheduler.reasons import Code
+from edl.scheduler.reasons.codes import Code
 from tests.scheduler.makers import (
     Data,
     elastic_job,

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.cli import plan as plan_command
+from edl.cli.commands.jobs import plan as plan_command
 from edl.cli.main import main
-from edl.kube.errors import ApiError, Status
+from edl.kube.rest.errors import ApiError, Status
 from tests.scheduler.makers import Data, elastic_job, flat, node, planned, pod, running, stamp, training_job
+from tests.scheduler.test_measured_jobs import state_of
 
 NOW = ["--now", stamp()]
 JOB_KEYS = {"kind", "apiVersion", "namespace", "name", "current", "target", "min", "max", "roles", "reason"}
@@ -223,7 +224,7 @@ class _Cluster:
     def __init__(self, values: list[Data], missing: tuple[str, ...] = ()) -> None:
         self.values, self.missing = values, missing
 
-    async def list(self, resource: Any) -> Any:
+    async def list(self, resource: Any, labels: str = "") -> Any:
         if resource.plural in self.missing:
             raise ApiError(Status(code=404, reason="NotFound", message=f"no {resource.plural}"))
         found = [
@@ -244,3 +245,26 @@ def test_without_a_file_it_reads_the_cluster(
     monkeypatch.setattr(plan_command, "with_cluster", with_this)
     made = printed(capsys)
     assert {job["name"]: job["target"] for job in made["jobs"]} == {"bad": 0, "new": 0, "rich": 5}
+
+
+def test_what_lies_ahead_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = elastic_job("a", 4, 4, gpu=1, status={})
+    state = state_of(first, {"points": [[4, 1, 0, 4.0, 60.0, 0.0, 9]], "steps": True, "done": 0, "total": 2400})
+    waiting = elastic_job("b", 4, 4, gpu=1)
+    everything = flat(node("n", cpu=64, memory="256Gi", gpu=4), first, running(first, {"n": 4}), state, waiting)
+    file = tmp_path / "all.json"
+    file.write_text(json.dumps(listed(everything)))
+    assert main(["plan", "-f", str(file), *NOW, "--ahead", "2h"]) == 0
+    shown = capsys.readouterr().out
+    assert "default/b   starts in about 10 min (6-17)" in shown
+    assert [line.split()[:2] for line in shown.splitlines() if line.startswith("in ")] == [["in", "10"], ["in", "10"]]
+    assert main(["plan", "-f", str(file), *NOW, "--ahead", "2h", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["waiting"][0]["starts_in"] == 600.0
+    assert [(one["name"], one["to"], one["ends"]) for one in found["timeline"]] == [("a", 0, True), ("b", 4, False)]
+
+
+@pytest.mark.parametrize("ahead", ["", "2", "-1h", "0s", "1000000h", "soon"])
+def test_a_time_ahead_that_is_none_is_refused(ahead: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "-f", "none.json", f"--ahead={ahead}"]) == 1
+    assert "--ahead" in capsys.readouterr().err

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.cli.plan import _NATIVE
-from edl.kube.client import Client
-from edl.kube.kubeconfig import load_account
-from edl.kube.resource import Resource
-from edl.kube.transport import HttpTransport
+from edl.cli.commands.jobs.plan import _NATIVE
+from edl.kube.auth.kubeconfig import load_client_config
+from edl.kube.rest.client import Client
+from edl.kube.rest.resource import Resource
+from edl.kube.rest.transport import HttpTransport
 from tests.embedded.cluster_fixture import PODS, Cluster, pod
 from tests.scheduler.makers import Data, elastic_job, training_job
 
@@ -85,7 +85,7 @@ async def everything(client: Client) -> list[Data]:
 
 
 async def test_the_cluster_and_a_dump_of_it_get_one_plan(edl: Edl, tmp_path: Path) -> None:
-    client = Client(HttpTransport(load_account(edl.kubeconfig)))
+    client = Client(HttpTransport(load_client_config(edl.kubeconfig)))
     try:
         await install(Cluster(client), await asyncio.to_thread(edl, "crds"))
         await fill(Cluster(client))

@@ -1,4 +1,4 @@
-"""What must hold of every plan, over ten thousand random clusters from seeds and over hypothesis's own."""
+"""Properties of every plan, over ten thousand random clusters from seeds and over hypothesis's own."""
 
 import random
 from typing import Any
@@ -7,22 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl.scheduler.objects import from_plain
 from edl.scheduler.plan import plan
-from edl.scheduler.settings import POLICIES, Settings
-from edl.scheduler.snapshot import build_snapshot
+from edl.scheduler.policies import registry
+from edl.scheduler.settings import Settings
+from edl.scheduler.snapshot.builder import build_snapshot
+from edl.scheduler.snapshot.objects import from_plain
 from tests.scheduler.makers import NOW, Data, elastic_job, node, pod, training_job
 from tests.scheduler.oracle import check
 from tests.scheduler.random_worlds import world
 
 CASES, CHUNK = 10_000, 500
+POLICIES = tuple(registry.POLICIES)
 
 
 @pytest.mark.parametrize("first", range(0, CASES, CHUNK))
 def test_ten_thousand_seeded_clusters(first: int) -> None:
     for seed in range(first, first + CHUNK):
         objects = from_plain(world(seed))
-        chosen = Settings(policy=POLICIES[seed % 2], max_load="1" if seed % 3 else "0.97")
+        chosen = Settings(policy=POLICIES[seed % len(POLICIES)], max_load="1" if seed % 3 else "0.97")
         result = plan(build_snapshot(objects), now=NOW, settings=chosen)
         try:
             check(objects, result, chosen)

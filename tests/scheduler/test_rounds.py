@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from edl.api.core import PodSpec, convert
-from edl.api.roles import JobView, replicas_at
-from edl.scheduler.resources import PODS, Amounts, pod_requests
-from edl.scheduler.settings import POLICIES, Settings
+from edl.api.job_view import JobView, replicas_at
+from edl.api.kubernetes.core import PodSpec, convert
+from edl.scheduler.placement.resources import PODS, Amounts, pod_requests
+from edl.scheduler.policies.registry import POLICIES
+from edl.scheduler.settings import Settings
 from tests.scheduler.makers import NOW, Data, elastic_job, node, resources, training_job
 from tests.scheduler.random_worlds import chance_of
 from tests.scheduler.virtual import VirtualCluster
@@ -107,7 +108,7 @@ def could_run(made: VirtualCluster, view: JobView) -> bool:
     return place(0)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*POLICIES])
 @pytest.mark.parametrize("first", range(0, 60, 15))
 def test_it_comes_to_rest_wastes_nothing_and_everyone_runs_in_the_end(first: int, policy: Any) -> None:
     for seed in range(first, first + 15):
@@ -194,7 +195,7 @@ def test_an_operator_that_forgets_everything_every_time_still_gets_there() -> No
     assert sorted(made.targets().values()) == [4, 4, 4]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*POLICIES])
 @pytest.mark.parametrize("first", range(0, 10, 5))
 def test_whatever_happens_it_comes_to_rest_afterwards(first: int, policy: Any) -> None:
     """Jobs come, end and are edited, pods of others come and go, trainers are lost, the cluster refuses: then peace."""

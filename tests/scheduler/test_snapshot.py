@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from edl.scheduler.memory import Memory
-from edl.scheduler.objects import from_plain
 from edl.scheduler.plan import plan
-from edl.scheduler.snapshot import SnapshotBuilder, build_snapshot
+from edl.scheduler.snapshot.builder import SnapshotBuilder, build_snapshot
+from edl.scheduler.snapshot.objects import from_plain
 from tests.scheduler.makers import (
     NOW,
     Data,
@@ -50,25 +50,31 @@ def through(kind: str, uid: str, name: str = "a-trainer", **more: Any) -> Data:
         (trainer(owner=reference(JOB)), True),
         (trainer(owner=reference(JOB), labels={}), True),
         (trainer(owner=through("Job", "uid-job-a"), labels={}), True),
-        (trainer(), True),
+        (trainer(), False),
         (trainer(owner=through("ReplicaSet", "not-listed")), True),
         (trainer(owner=through("ReplicaSet", "not-listed"), labels={}), False),
         (trainer(owner=through("TrainingJob", "uid-of-an-earlier-a", name="a")), False),
         (trainer(owner=through("Job", "uid-job-other")), False),
         (trainer(labels={"edl.dev/job": "other"}), False),
         (trainer(namespace="elsewhere"), False),
+        (trainer(namespace="elsewhere", owner=reference(JOB)), False),
+        (trainer(namespace="elsewhere", owner=reference(JOB), labels={}), False),
+        (trainer(namespace="elsewhere", owner=through("Job", "uid-job-a")), False),
     ],
     ids=[
         "its controller is the job",
         "a label is not needed",
         "through its batch Job",
-        "by label alone",
+        "by label alone: anybody could write it",
         "by label, the controller is not listed",
         "an unknown controller and no label",
         "of an earlier job of the same name",
         "through a Job that is someone else's",
         "another job's label",
         "another namespace",
+        "another namespace, which names the job as its controller",
+        "another namespace, which names the job as its controller, without a label",
+        "another namespace, which names the batch Job as its controller",
     ],
 )
 def test_whose_a_pod_is(one: Data, ours: bool) -> None:
@@ -76,6 +82,14 @@ def test_whose_a_pod_is(one: Data, ours: bool) -> None:
     other = {"apiVersion": "batch/v1", "kind": "Job", "metadata": someone}
     facts = snapshot(node("n1"), JOB, child(JOB, 4), other, one).jobs[0]
     assert sum(facts.live) == (1 if ours else 0)
+
+
+def test_a_workload_that_the_operator_does_not_see_is_not_ours() -> None:
+    """Its caches have all workloads of our jobs; a file may lack some."""
+    forged = trainer(owner=through("ReplicaSet", "not-listed"))
+    objects = from_plain([node("n1"), JOB, forged])
+    assert build_snapshot(objects).jobs[0].live == (1,)
+    assert build_snapshot(msgspec.structs.replace(objects, complete=True)).jobs[0].live == (0,)
 
 
 def test_in_a_file_by_hand_nothing_has_a_uid() -> None:

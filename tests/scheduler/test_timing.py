@@ -1,4 +1,4 @@
-"""When sizes may change, and which: decisions 24 to 27, each rule by its number, and moves that must pay."""
+"""Timing of changes of size: decisions 24 to 27, each rule by its number, and moves that must pay."""
 
 from typing import Any
 
@@ -268,3 +268,12 @@ def test_parameter_servers_scale_with_the_trainers() -> None:
     assert of(planned(node("n1", cpu=64), job), "a").roles == {"master": 1, "pserver": 5, "trainer": 8}
     tight = of(planned(node("n1", cpu="11100m"), job, **ALL), "a")
     assert tight.roles == {"master": 1, "pserver": 3, "trainer": 4}
+
+
+@pytest.mark.parametrize("role", ["trainer", "pserver"])
+def test_26_the_next_plan_is_due_when_a_refused_pod_is_to_be_withdrawn(role: str) -> None:
+    servers = {"min-instance": 1, "max-instance": 4, "resources": resources(1)}
+    job = training_job("a", 1, 4, pserver=servers, status={"scale_status": {"target": 2}})
+    waiting = pods_of(job, [""], role, first=1, refused=9)
+    plan = planned(node("n1", cpu=3), running(job, {"n1": 1}), pods_of(job, ["n1"], "pserver"), waiting, **ALL)
+    assert plan.requeue_at == NOW + 6

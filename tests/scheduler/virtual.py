@@ -11,16 +11,17 @@ from typing import Any
 
 import msgspec
 
-from edl.api import timestamp, views
-from edl.api.core import Pod, convert
-from edl.api.roles import JobView, replicas_at
-from edl.scheduler.facts import Snapshot
+from edl.api.job_view import JobView, replicas_at
+from edl.api.kubernetes import timestamp
+from edl.api.kubernetes.core import Pod, convert
+from edl.jobs import views
 from edl.scheduler.memory import Memory
-from edl.scheduler.objects import Objects, from_plain
+from edl.scheduler.placement.resources import PODS, Amounts, amounts, pod_requests
 from edl.scheduler.plan import Decision, Plan, plan
-from edl.scheduler.resources import PODS, Amounts, amounts, pod_requests
 from edl.scheduler.settings import Settings
-from edl.scheduler.snapshot import SnapshotBuilder
+from edl.scheduler.snapshot.builder import SnapshotBuilder
+from edl.scheduler.snapshot.objects import Objects, from_plain
+from edl.scheduler.snapshot.types import Snapshot
 
 Data = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Where stories take place: a cluster with nodes and a working operator, told of through the Kubernetes API alone.
+"""Stages of stories: a cluster with nodes and a working operator, told of through the Kubernetes API alone.
 
 Two are made here. The embedded one is `edl up`'s own. The real one is a Kubernetes API server with its own controllers
 and scheduler, which process nodes have joined. In both the operator runs in this process, so that stories can take it
@@ -10,24 +10,26 @@ import contextlib
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from edl.cli.local.admission import edl_rules
 from edl.embedded.cluster import ClusterSettings, running_cluster
-from edl.embedded.node.lifecycle import Backoff
-from edl.embedded.server.direct import direct_transport
-from edl.jobs.pods import PodSettings
-from edl.kube.budget import Budget
-from edl.kube.client import Client
-from edl.kube.errors import ConnectionLostError
-from edl.kube.kubeconfig import from_kubeconfig
-from edl.kube.transport import HttpTransport, Request, Response, Transport
+from edl.embedded.node.pod.lifecycle import Backoff
+from edl.embedded.node.registration import HEARTBEAT_SECONDS
+from edl.embedded.server.http.direct import direct_transport
+from edl.jobs.core.pods.pod_builder import PodSettings
+from edl.kube.auth.kubeconfig import from_kubeconfig
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ConnectionLostError
+from edl.kube.rest.rate_limiter import RateLimiter
+from edl.kube.rest.transport import HttpTransport, Request, Response, Transport
 from edl.operator.main import run_operator
 from edl.operator.resources import NODES, PODS
 from edl.operator.settings import OperatorSettings, ServiceSettings
-from tests.kube.account import operator_kubeconfig
 from tests.stories.processes import kill_pod
+from tests.tier_kube.account import operator_kubeconfig
 
 
 class Backend(Protocol):
@@ -123,7 +125,7 @@ class ProcessBackend:
         )
         self._stop, leads = asyncio.Event(), asyncio.Event()
         self._cord = Cord(self._transport())
-        self._operator = asyncio.create_task(run_operator(self._cord, settings, stop=self._stop, leads=leads.set))
+        self._operator = asyncio.create_task(run_operator(self._cord, settings, stop=self._stop, on_leading=leads.set))
         waiting = asyncio.create_task(leads.wait())
         await asyncio.wait({self._operator, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -191,17 +193,25 @@ def caller() -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def embedded(
-    root: Path, *, nodes: int = 2, cpu: str = "4", working_dir: Path = Path("/")
+    root: Path,
+    *,
+    nodes: int = 2,
+    cpu: str = "4",
+    working_dir: Path = Path("/"),
+    heartbeat: float = HEARTBEAT_SECONDS,
+    capacity: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ProcessBackend]:
+    """`capacity`: further resources of each node, by name, or more of those that it has anyway."""
     settings = ClusterSettings(
         home=root / "home",
         nodes=nodes,
-        capacity={"cpu": cpu, "memory": "16Gi"},
-        operator=False,
+        capacity={"cpu": cpu, "memory": "16Gi", "ephemeral-storage": "16Gi", **(capacity or {})},
+        admission=edl_rules,
         working_dir=str(working_dir),
         caller=caller(),
         backoff=Backoff(base=0.2, cap=1.0),
         node_grace=12.0,
+        heartbeat=heartbeat,
     )
     async with running_cluster(settings) as cluster:
         backend = ProcessBackend(
@@ -219,7 +229,7 @@ async def kubernetes(kubeconfig: Path, root: Path) -> AsyncIterator[ProcessBacke
     """A Kubernetes API server that only nodes of ours have joined. The operator has the rights that it has when it is
     installed, and no others."""
     account = await asyncio.to_thread(operator_kubeconfig, kubeconfig, root / "operator.kubeconfig")
-    client = Client(HttpTransport(from_kubeconfig([kubeconfig])), budget=Budget(qps=1000, burst=1000))
+    client = Client(HttpTransport(from_kubeconfig([kubeconfig])), rate_limiter=RateLimiter(qps=1000, burst=1000))
     backend = ProcessBackend(
         client, lambda: HttpTransport(from_kubeconfig([account])), kubeconfig, root, lease=6.0, installed=True
     )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.cluster.kubectl import Kubectl, existing_kubeconfig
 from tests.stories.backend import Backend, embedded, kubernetes, node_command, node_environment
 from tests.stories.pods import in_pods
 from tests.stories.story import Story
+from tests.tier_kube.cluster.kubectl import Kubectl, existing_kubeconfig
 
 NODES = ("node-0", "node-1")
 KUBERNETES = pytest.param("kubernetes", marks=[pytest.mark.kube, pytest.mark.xdist_group("stories")])
@@ -21,26 +21,26 @@ IN_PODS = pytest.param("pods", marks=[pytest.mark.kube, pytest.mark.xdist_group(
 @pytest.fixture(params=["embedded", KUBERNETES])
 async def story(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Story]:
     """A namespace on a cluster of two nodes with four cores each, whose pods are processes."""
-    async with _told(request, tmp_path) as story:
+    async with _reported(request, tmp_path) as story:
         yield story
 
 
 @pytest.fixture(params=["embedded", IN_PODS])
 async def story_on_both(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Story]:
     """The same; on the real Kubernetes the pods are containers, and the operators are in pods."""
-    async with _told(request, tmp_path) as story:
+    async with _reported(request, tmp_path) as story:
         yield story
 
 
 @pytest.fixture(params=[IN_PODS])
 async def story_in_pods(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Story]:
     """For what the embedded cluster does not have."""
-    async with _told(request, tmp_path) as story:
+    async with _reported(request, tmp_path) as story:
         yield story
 
 
 @contextlib.asynccontextmanager
-async def _told(request: pytest.FixtureRequest, root: Path) -> AsyncIterator[Story]:
+async def _reported(request: pytest.FixtureRequest, root: Path) -> AsyncIterator[Story]:
     async with await _backend(request, root) as backend:
         story = await Story.begin(backend)
         try:

@@ -1,12 +1,12 @@
-"""What users of EasyDL jobs do, beside the words of every story."""
+"""Steps of users of EasyDL jobs, beside those of every story."""
 
 from typing import Any
 
-from edl.operator.kinds import EASYDL
-from edl.operator.resources import JOB_RESOURCES, PODS, SERVICES
+from edl.jobs.registry import EASYDL_JOB
+from edl.operator.resources import JOB_RESOURCES, PODS, SERVICES, resource_of
 from tests.stories.story import OBEDIENT, Data, Story
 
-JOBS = EASYDL.resource
+JOBS = resource_of(EASYDL_JOB)
 
 
 class EasydlStory:
@@ -51,7 +51,7 @@ class EasydlStory:
         found: Data = (await self.client.get(JOBS, self.name, namespace=self.namespace)).get("status") or {}
         return found
 
-    async def told(self, name: str = "r") -> Data:
+    async def reported(self, name: str = "r") -> Data:
         found: Data = (await self.client.get(JOB_RESOURCES, name, namespace=self.namespace)).get("status") or {}
         return found
 
@@ -84,25 +84,25 @@ class EasydlStory:
         wanted = {f"{self.name}-{slot.replace('_', '-')}": state for slot, state in states.items()}
 
         async def look() -> Data | None:
-            told = await self.told(name)
-            found = {one["name"]: one["state"] for one in told.get("updates", ())}
-            return told if found == wanted else None
+            reported = await self.reported(name)
+            found = {one["name"]: one["state"] for one in reported.get("updates", ())}
+            return reported if found == wanted else None
 
         found: Data = await self.story.until(look, f"updates are {wanted}")
         return found
 
     async def until_told(self, words: str, name: str = "r") -> Data:
         async def look() -> Data | None:
-            told = await self.told(name)
-            return told if words in told.get("reason", "") else None
+            reported = await self.reported(name)
+            return reported if words in reported.get("reason", "") else None
 
         found: Data = await self.story.until(look, f"JobResource {name} says {words!r}")
         return found
 
     async def until_granted(self, name: str = "r", **counts: int) -> Data:
         async def look() -> Data | None:
-            told = await self.told(name)
-            return told if told.get("granted") == counts else None
+            reported = await self.reported(name)
+            return reported if reported.get("granted") == counts else None
 
         found: Data = await self.story.until(look, f"JobResource {name} says that {counts} are granted")
         return found

@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from edl.brain.client import BrainClient, BrainDownError, BrainRefusalError
-from edl.brain.messages import JobDetail
+from edl.protocol.brain import JobDetail
 from tests.stories.easydl import JOBS
 
 Data = dict[str, Any]
-WORKER = Path(__file__).parents[1] / "runtime" / "trainer" / "saturating.py"
+WORKER = Path(__file__).parents[1] / "runtime" / "easydl_trainer" / "saturating.py"
 
 
 def planned_job(folder: Path, name: str = "j", **variables: str) -> Data:
     """No role says how many or how large. `folder` is for checkpoints, and for what the workers write down."""
-    told = {"FOLDER": str(folder), "LEDGER": str(folder / "ledger"), "EDL_CHECKPOINT_DIR": str(folder / "checkpoints")}
-    told |= {"EDL_PLAN_SECONDS": "2", "EDL_USAGE_SECONDS": "1", "EDL_TASK_LEASE": "4", "OPENBLAS_NUM_THREADS": "1"}
-    env = [{"name": variable, "value": value} for variable, value in (told | variables).items()]
+    values = {
+        "FOLDER": str(folder),
+        "LEDGER": str(folder / "ledger"),
+        "EDL_CHECKPOINT_DIR": str(folder / "checkpoints"),
+    }
+    values |= {"EDL_PLAN_SECONDS": "2", "EDL_USAGE_SECONDS": "1", "EDL_TASK_LEASE": "4", "OPENBLAS_NUM_THREADS": "1"}
+    env = [{"name": variable, "value": value} for variable, value in (values | variables).items()]
 
     def role(*command: str) -> Data:
         container = {"name": "main", "image": "any", "command": list(command), "env": env}
@@ -36,10 +40,10 @@ def planned_job(folder: Path, name: str = "j", **variables: str) -> Data:
 
 def hungry_job(folder: Path, image: str = "any", **variables: str) -> Data:
     """Its workers need more memory than its trainer's first plan gives them; no Brain is there to know better."""
-    told = {"NEEDS": "150", "RECORDS": "200", "OWN": "0.02", "SHARED": "0.01"}
-    told |= {"EDL_PLAN_SETTINGS": '{"cold_workers": 1, "cold_cpu": 0.5, "cold_memory": 128}'}
-    told |= {"EDL_BRAIN_URL": "http://127.0.0.1:1", "EDL_BRAIN_TOKEN": "none"}
-    job = planned_job(folder, "hungry", **(told | variables))
+    values = {"NEEDS": "150", "RECORDS": "200", "OWN": "0.02", "SHARED": "0.01"}
+    values |= {"EDL_PLAN_SETTINGS": '{"cold_workers": 1, "cold_cpu": 0.5, "cold_memory": 128}'}
+    values |= {"EDL_BRAIN_URL": "http://127.0.0.1:1", "EDL_BRAIN_TOKEN": "none"}
+    job = planned_job(folder, "hungry", **(values | variables))
     for role in job["spec"].values():
         role["template"]["spec"]["containers"][0]["image"] = image
     return job

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from edl.operator.kinds import PYTORCH
-from edl.operator.resources import PODS, SERVICES
+from edl.jobs.registry import PYTORCH_JOB
+from edl.operator.resources import PODS, SERVICES, resource_of
 from tests.stories.story import Data, Story
 
-ELASTIC_JOBS = PYTORCH.resource
+ELASTIC_JOBS = resource_of(PYTORCH_JOB)
 
 
 class Elastic:

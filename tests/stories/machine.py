@@ -12,11 +12,11 @@ from pathlib import Path
 
 import psutil
 
-from edl.kube.budget import Budget
-from edl.kube.client import Client
-from edl.kube.errors import KubeError
-from edl.kube.kubeconfig import from_kubeconfig
-from edl.kube.transport import HttpTransport
+from edl.kube.auth.kubeconfig import from_kubeconfig
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import KubeError
+from edl.kube.rest.rate_limiter import RateLimiter
+from edl.kube.rest.transport import HttpTransport
 from edl.operator.resources import NODES
 from tests.stories.backend import caller
 
@@ -52,6 +52,9 @@ class Machine:
                 if process.returncode is not None:
                     await self._spawn(name)
 
+    def pid(self, name: str) -> int:
+        return self._running[name].pid
+
     def kill(self, name: str) -> None:
         self._running[name].kill()
 
@@ -77,7 +80,9 @@ async def reach(machine: Machine, nodes: int) -> Client:
     async with asyncio.timeout(PATIENCE):
         while not machine.kubeconfig.exists():
             await asyncio.sleep(CHECK)
-        client = Client(HttpTransport(from_kubeconfig([machine.kubeconfig])), budget=Budget(qps=1000, burst=1000))
+        client = Client(
+            HttpTransport(from_kubeconfig([machine.kubeconfig])), rate_limiter=RateLimiter(qps=1000, burst=1000)
+        )
         while await _ready(client) < nodes:
             await asyncio.sleep(CHECK)
     return client

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from edl.api.quantity import nano
-from edl.kube.budget import Budget
-from edl.kube.client import Client
-from edl.kube.errors import ApiError
-from edl.kube.kubeconfig import from_kubeconfig
-from edl.kube.transport import HttpTransport
+from edl.api.kubernetes.quantity import nano
+from edl.kube.auth.kubeconfig import from_kubeconfig
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.rate_limiter import RateLimiter
+from edl.kube.rest.transport import HttpTransport
 from edl.operator.resources import NODES, PODS
 from edl.operator.settings import NAMESPACE
-from tests.kube.cluster.cluster import Cluster
-from tests.kube.cluster.kubectl import Kubectl, eventually
-from tests.kube.cluster.node import Node
-from tests.kube.disturbance import kill_container
-from tests.kube.installed import leader
-from tests.kube.manifests import SHELL_IMAGE
+from tests.tier_kube.cluster.cluster import Cluster
+from tests.tier_kube.cluster.kubectl import Kubectl, eventually
+from tests.tier_kube.cluster.node import Node
+from tests.tier_kube.disturbance import kill_container
+from tests.tier_kube.installed import leader
+from tests.tier_kube.manifests import SHELL_IMAGE
 
 CORES = 4  # that a node has in stories
 _MILLI = 10**6  # nanocores
@@ -97,7 +97,9 @@ def _requested(pod: dict[str, Any]) -> int:
 @contextlib.asynccontextmanager
 async def in_pods(kubectl: Kubectl, image: str, cluster: Cluster | None) -> AsyncIterator[PodBackend]:
     """On a cluster where EDL is installed."""
-    client = Client(HttpTransport(from_kubeconfig([kubectl.kubeconfig])), budget=Budget(qps=1000, burst=1000))
+    client = Client(
+        HttpTransport(from_kubeconfig([kubectl.kubeconfig])), rate_limiter=RateLimiter(qps=1000, burst=1000)
+    )
     backend = PodBackend(client, kubectl, image, cluster)
     try:
         await backend.measure()

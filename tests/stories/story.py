@@ -5,13 +5,21 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from edl.kube.client import Client
-from edl.kube.errors import ApiError
-from edl.kube.resource import Resource
-from edl.operator.kinds import KINDS
-from edl.operator.resources import JOB_RESOURCES, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, TRAINING_JOBS
-from tests.kube.cluster.kubectl import existing_kubeconfig
+from edl.jobs.registry import JOB_KINDS
+from edl.kube.rest.client import Client
+from edl.kube.rest.resource import Resource
+from edl.operator.resources import (
+    JOB_RESOURCES,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    TRAINING_JOBS,
+    resource_of,
+)
 from tests.stories.backend import Backend
+from tests.tier_kube.cluster.kubectl import existing_kubeconfig
 
 PATIENCE = 120.0
 OBEDIENT = "trap 'kill $!; exit 143' TERM; sleep 3600 & wait"
@@ -42,7 +50,7 @@ class Story:
         Kubernetes looks at a deleted namespace five seconds later, too late for what runs in it, and asks for every
         kind that there is: where the cluster goes as a whole, its namespaces may stay.
         """
-        for resource in (*(kind.resource for kind in KINDS), JOB_RESOURCES, REPLICA_SETS, PODS):
+        for resource in (*(resource_of(kind) for kind in JOB_KINDS), JOB_RESOURCES, REPLICA_SETS, PODS):
             await self.client.delete_collection(resource, namespace=self.namespace)
         if existing_kubeconfig():
             await self.client.delete(NAMESPACES, self.namespace)
@@ -60,11 +68,12 @@ class Story:
         """A TrainingJob whose trainers run this shell script."""
         trainer = {"entrypoint": script, "min-instance": 1, "resources": {"requests": {"cpu": "100m"}}}
         trainer |= spec.pop("trainer", {})
+        notes = spec.pop("annotations", {})
         body = {"image": self.backend.shell, "fault_tolerant": True, "trainer": trainer} | spec
         manifest = {
             "apiVersion": "paddlepaddle.org/v1",
             "kind": "TrainingJob",
-            "metadata": {"name": name, "namespace": self.namespace},
+            "metadata": {"name": name, "namespace": self.namespace, "annotations": notes},
             "spec": {field: value for field, value in body.items() if value is not None},
         }
         return await self.client.create(TRAINING_JOBS, manifest, namespace=self.namespace)
@@ -93,12 +102,7 @@ class Story:
     # What they see.
 
     async def get(self, resource: Resource, name: str) -> Data | None:
-        try:
-            return await self.client.get(resource, name, namespace=self.namespace)
-        except ApiError as error:
-            if error.is_not_found:
-                return None
-            raise
+        return await self.client.find(resource, name, namespace=self.namespace)
 
     async def job(self, name: str = "j") -> Data:
         return await self.client.get(TRAINING_JOBS, name, namespace=self.namespace)

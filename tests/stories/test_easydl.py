@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from edl.cli.main import main
-from edl.kube.errors import ApiError
+from edl.kube.rest.errors import ApiError
 from edl.operator.resources import JOB_RESOURCES, PODS
+from tests.stories.backend import embedded
 from tests.stories.easydl import JOBS, EasydlStory
 from tests.stories.story import OBEDIENT, Story
 
@@ -52,7 +53,8 @@ async def test_the_samples_of_the_design(story: Story) -> None:
     for name in ("trainer", "worker", "parameterServer"):
         job["spec"].setdefault(name, {})["template"] = tale.template(OBEDIENT)
     for name in ("worker", "parameter_server", "evaluator"):
-        plan["spec"][name]["resource"] = {"cpu": "100m", "memory": 64}
+        assert plan["spec"][name]["resource"]["disk"] == 8192
+        plan["spec"][name]["resource"] = {"cpu": "100m", "memory": 64, "disk": 64}
     for entry, cpu in zip(plan["spec"]["resource_updation"], ("200m", "400m"), strict=True):
         entry["resource"] = {"cpu": cpu, "memory": 128}
     await story.create(JOBS, job)
@@ -62,6 +64,37 @@ async def test_the_samples_of_the_design(story: Story) -> None:
     assert found["ps"] == [f"elastic-deepctr-job-ps-{index}" for index in range(4)]
     given = [(await tale.resources(name))["cpu"] for name in found["ps"]]
     assert given == ["200m", "400m", "100m", "100m"]
+    assert (await tale.resources(found["worker"][0]))["ephemeral-storage"] == "64Mi"
+
+
+ESTIMATOR = """
+import os, sys, time
+assert sys.argv[1:] == ["--batch_size=32", "--training_steps=1000"], sys.argv
+print("serves as", os.environ["EDL_ROLE"], flush=True)
+while os.environ["EDL_ROLE"] != "worker" or not os.path.exists("enough"):
+    time.sleep(0.1)
+"""
+
+
+async def test_the_samples_of_the_design_as_they_stand_on_nodes_large_enough(tmp_path: Path) -> None:
+    """With the resources that they name; what their image brings is in the working directory."""
+    module = tmp_path / "image" / "model_zoo" / "iris" / "dnn_estimator.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(ESTIMATOR)
+    large = {"memory": "64Gi", "ephemeral-storage": "64Gi", "nvidia.com/gpu": "8"}
+    async with embedded(tmp_path, nodes=2, cpu="40", working_dir=tmp_path / "image", capacity=large) as backend:
+        story = await Story.begin(backend)
+        tale = EasydlStory(story, "elastic-deepctr-job")
+        for kind, resource in (("elasticjob", JOBS), ("jobresource", JOB_RESOURCES)):
+            await story.create(resource, yaml.safe_load((EXAMPLES / f"easydl-{kind}.yaml").read_text()))
+        found = await tale.until_running(ps=4, worker=4, evaluator=1)
+        given = [await tale.resources(name) for name in (*found["ps"], *found["worker"], *found["evaluator"])]
+        assert [(one["cpu"], one["memory"]) for one in given[:2]] == [("8", "8Gi"), ("16", "8Gi")]
+        assert {(one["cpu"], one["memory"]) for one in given[2:]} == {("4", "4Gi")}
+        assert {(one["ephemeral-storage"], one["nvidia.com/gpu"]) for one in given} == {("8Gi", "1")}
+        (tmp_path / "image" / "enough").touch()
+        status = await tale.until_phase("Succeeded")
+        assert status["reason"] == "the trainer finished"
 
 
 async def test_a_job_of_another_kind_gives_way_to_a_plan(story: Story) -> None:
@@ -95,8 +128,8 @@ async def test_resource_updation_replaces_two_servers_and_their_addresses_follow
         {"name": "j-ps-9", "resource": {"cpu": 1}},
     ]
     await tale.edit_plan(resource_updation=updates)
-    told = await tale.until_updates(ps_0="done", ps_1="done", ps_9="refused")
-    assert told["updates"][2]["reason"] == "there is no such slot: the plan gives ps 2 of them"
+    reported = await tale.until_updates(ps_0="done", ps_1="done", ps_9="refused")
+    assert reported["updates"][2]["reason"] == "there is no such slot: the plan gives ps 2 of them"
     found = await tale.until_running(ps=2, worker=1)
     assert found["ps"] == ["j-ps-0-1", "j-ps-1-1"]
     assert await tale.resources("j-ps-0-1") == {"cpu": "500m", "memory": "64Mi"}
@@ -120,6 +153,27 @@ async def test_running_pods_are_resized_in_place_where_that_suffices(story: Stor
 
     await story.until(alike, "both servers have the resources of their role")
     assert (await tale.until_running(ps=2, worker=1))["ps"] == ["j-ps-0", "j-ps-1"]
+
+
+async def test_a_resize_that_no_node_can_grant_changes_nothing_and_says_why(story: Story) -> None:
+    tale = EasydlStory(story)
+    await tale.submit()
+    await tale.until_running()
+    await tale.plan(parameter_server=role(2), worker=role(1))
+    await tale.until_running(ps=2, worker=1)
+    await tale.edit_plan(resource_updation=[{"name": "j-ps-0", "resource": {"cpu": 1000}}])
+
+    async def refused() -> bool:
+        reported = (await tale.reported()).get("updates") or [{}]
+        return "Insufficient cpu" in reported[0].get("reason", "")
+
+    await story.until(refused, "the update says why it cannot be")
+    old = await story.get(PODS, "j-ps-0")
+    assert old is not None
+    assert old["status"]["phase"] == "Running"
+    assert old["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"] == "250m"
+    await tale.edit_plan(resource_updation=None, worker=role(3))
+    await tale.until_running(ps=2, worker=3)
 
 
 async def test_an_update_goes_on_over_the_death_of_the_operator(story: Story) -> None:
@@ -146,7 +200,7 @@ async def test_an_update_that_finds_no_place_leaves_the_old_pod_alone(story: Sto
     await tale.edit_plan(resource_updation=[{"name": "j-ps-0", "resource": {"cpu": 64}}])
 
     async def said() -> bool:
-        updates = (await tale.told()).get("updates", ())
+        updates = (await tale.reported()).get("updates", ())
         return any("Unschedulable" in one.get("reason", "") for one in updates if one["state"] == "replacing")
 
     await story.until(said, "the update says that its pod cannot be placed")
@@ -160,8 +214,8 @@ async def test_a_plan_larger_than_the_cluster_waits_and_says_what_is_missing(sto
     await tale.submit()
     await tale.until_running()
     await tale.plan(parameter_server=role(30, cpu=2), worker=role(1))
-    told = await tale.until_told("waits: needs")
-    assert told["granted"] == {"ps": 0, "worker": 0}
+    reported = await tale.until_told("waits: needs")
+    assert reported["granted"] == {"ps": 0, "worker": 0}
     await tale.until_running()
     await tale.edit_plan(parameter_server=role(1), worker=role(100, cpu=1))
     await tale.until_running(ps=1, worker=7)
@@ -251,12 +305,12 @@ async def test_the_command_line_knows_such_jobs(story: Story, capsys: pytest.Cap
     await tale.until_running(ps=1, worker=2)
 
     async def listed() -> bool:
-        return "easydljob/j Running 2 2" in await edl("get")
+        return "easydljob/j running 2 2" in await edl("get")
 
     await story.until(listed, "edl get shows it as it is")
-    told = await edl("describe", "j")
+    reported = await edl("describe", "j")
     for words in ("it follows JobResource r", "j-worker-1", "worker 2 0 2", "Planned"):
-        assert words in told
+        assert words in reported
     assert "kubectl scale jobresource" in await edl("scale", "j", "1", code=1)
     await edl("pause", "j")
     await edl("delete", "j")

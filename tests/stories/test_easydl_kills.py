@@ -5,14 +5,14 @@ the end each has been trained once per epoch, and what was learned before a kill
 """
 
 import random
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edl.kube.client import Client
+from edl.kube.rest.client import Client
 from edl.operator.resources import PODS
+from tests.ports import free_port
 from tests.stories.easydl import JOBS
 from tests.stories.easydl_planned import Ledger, planned_job
 from tests.stories.machine import machine, reach
@@ -32,9 +32,9 @@ class Job:
         self.uid = ""
 
     async def submit(self) -> None:
-        told = {"COUNT": "1", "RECORDS": str(SHARDS * SIZE), "SIZE": str(SIZE), "EPOCHS": str(EPOCHS)}
-        told |= {"OWN": "0.3", "SHARED": "0.01", "EDL_CHECKPOINT_SECONDS": "2"}
-        job = planned_job(self._folder, **told)
+        env = {"COUNT": "1", "RECORDS": str(SHARDS * SIZE), "SIZE": str(SIZE), "EPOCHS": str(EPOCHS)}
+        env |= {"OWN": "0.3", "SHARED": "0.01", "EDL_CHECKPOINT_SECONDS": "2"}
+        job = planned_job(self._folder, **env)
         made = await until(lambda: self.client.create(JOBS, job, namespace="default"), "the kind is served")
         self.uid = made["metadata"]["uid"]
 
@@ -87,7 +87,8 @@ class Job:
 
 
 async def test_anybody_may_be_killed_and_every_record_counts_once(tmp_path: Path) -> None:
-    rng, port = random.Random(), free_port()
+    rng = random.Random()
+    port = free_port()  # Brain's, which must be the same after it was killed
     few = tmp_path / "few.json"
     few.write_text('{"max_workers": 3}')
     key = tmp_path / "home" / "brain.key"
@@ -125,11 +126,3 @@ async def test_anybody_may_be_killed_and_every_record_counts_once(tmp_path: Path
             raise AssertionError(f"{error}\n{made.logs()}") from None
         finally:
             await client.close()
-
-
-def free_port() -> int:
-    """Brain's, which must be the same after it was killed."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

@@ -10,12 +10,12 @@ import pytest
 
 from edl.brain.client import BrainClient
 from edl.brain.keys import key_at
-from edl.brain.messages import JobDetail
-from edl.brain.policy.facts import PlanRecord
 from edl.brain.tokens import mint
 from edl.cli.main import main
-from edl.kube.client import Client
+from edl.kube.rest.client import Client
 from edl.operator.resources import JOB_RESOURCES
+from edl.protocol.brain import JobDetail
+from edl.protocol.job_facts import PlanRecord
 from tests.stories.easydl import JOBS
 from tests.stories.easydl_planned import Ledger, known, planned_job
 from tests.stories.machine import Machine, machine, reach
@@ -32,23 +32,23 @@ def workers(record: PlanRecord) -> int:
     return record.plan.roles["worker"].replicas
 
 
-def throughputs(told: JobDetail, size: int) -> list[float]:
-    return [sample.throughput for sample in told.samples if sample.workers == size]
+def throughputs(reported: JobDetail, size: int) -> list[float]:
+    return [sample.throughput for sample in reported.samples if sample.workers == size]
 
 
-def rests_at_best(told: JobDetail) -> bool:
+def rests_at_best(reported: JobDetail) -> bool:
     """So many samples were taken since the last plan without another one, and it is six workers or nearly."""
-    since = [sample for sample in told.samples if sample.time > told.plans[-1].time]
-    if len(told.plans) < 3 or len(since) < 4:
+    since = [sample for sample in reported.samples if sample.time > reported.plans[-1].time]
+    if len(reported.plans) < 3 or len(since) < 4:
         return False
-    size = workers(told.plans[-1])
-    return 5 <= size <= 7 or six_were_slower(told, size)
+    size = workers(reported.plans[-1])
+    return 5 <= size <= 7 or six_were_slower(reported, size)
 
 
-def six_were_slower(told: JobDetail, size: int) -> bool:
+def six_were_slower(reported: JobDetail, size: int) -> bool:
     """On a machine that is too busy, six do not get through 20 shards a second; then more are right, if it shows."""
-    six = [rate for number in (5, 6, 7) for rate in throughputs(told, number)]
-    more = throughputs(told, size) if 7 < size <= 12 else []
+    six = [rate for number in (5, 6, 7) for rate in throughputs(reported, number)]
+    more = throughputs(reported, size) if 7 < size <= 12 else []
     return bool(six and more) and median(six) < 0.97 * median(more)
 
 
@@ -60,11 +60,11 @@ class Loop:
     async def at(cls, client: Client, home: Path) -> "Loop":
         """As soon as Brain, which starts beside the nodes, has told where it is."""
 
-        async def told() -> str:
+        async def reported() -> str:
             address = home / "brain.url"
             return address.read_text() if address.exists() else ""
 
-        url = await until(told, "Brain serves")
+        url = await until(reported, "Brain serves")
         return cls(client, BrainClient(url, mint(key_at(home / "brain.key"), "*"), timeout=30))
 
     async def submit(self, name: str, folder: Path) -> None:
@@ -75,8 +75,8 @@ class Loop:
         """Brain knows this of the job, and of its first plan at least."""
 
         async def look() -> JobDetail | None:
-            told = await asyncio.to_thread(known, self.brain, f"default/{job}")
-            return told if told is not None and told.plans and holds(told) else None
+            reported = await asyncio.to_thread(known, self.brain, f"default/{job}")
+            return reported if reported is not None and reported.plans and holds(reported) else None
 
         found: JobDetail = await until(look, f"{job}: {what}", PATIENCE)
         return found
@@ -128,12 +128,12 @@ async def first_job(loop: Loop, folder: Path) -> float:
     assert cold["spec"]["worker"]["replicas"] == 2
     assert "no similar job" in cold["metadata"]["annotations"]["edl.dev/plan-reason"]
     assert cold["metadata"]["ownerReferences"][0]["name"] == "first"
-    told = await loop.until_told("first", "it rests with about six workers", rests_at_best)
-    assert len(told.plans) <= 10
-    assert {record.source for record in told.plans} == {"brain"}
-    verdicts = [record.verdict for record in told.plans]
+    reported = await loop.until_told("first", "it rests with about six workers", rests_at_best)
+    assert len(reported.plans) <= 10
+    assert {record.source for record in reported.plans} == {"brain"}
+    verdicts = [record.verdict for record in reported.plans]
     assert (verdicts[0], "paid" in verdicts) == ("safety", True)
-    best = max(median(throughputs(told, size)) for size in {sample.workers for sample in told.samples})
+    best = max(median(throughputs(reported, size)) for size in {sample.workers for sample in reported.samples})
     (folder / "release").touch()
     await loop.until_over("first")
     trained = {line["shard"] for line in Ledger(folder).lines("trained") if not line["void"]}
@@ -145,11 +145,11 @@ async def second_job(loop: Loop, folder: Path, best: float) -> None:
     """From what the first one left alone: nothing was measured of this one when it began."""
     await loop.submit("second", folder)
 
-    def measured(told: JobDetail) -> bool:
-        return len(throughputs(told, workers(told.plans[0]))) >= 2
+    def measured(reported: JobDetail) -> bool:
+        return len(throughputs(reported, workers(reported.plans[0]))) >= 2
 
-    told = await loop.until_told("second", "it is measured at the size that it began with", measured)
-    began = told.plans[0]
+    reported = await loop.until_told("second", "it is measured at the size that it began with", measured)
+    began = reported.plans[0]
     assert (began.plan.rule, began.source) == ("start-similar", "brain")
-    there = throughputs(told, workers(began))
+    there = throughputs(reported, workers(began))
     assert max(there) >= 0.8 * best, f"{there} with {workers(began)} workers; the best is {best}"

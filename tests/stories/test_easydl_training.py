@@ -15,7 +15,7 @@ from tests.stories.story import Story
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHUNKS = 24
-# The roles are on both in the other stories, and a real kernel kills in tests/kube.
+# The roles are on both in the other stories, and a real kernel kills in tests/tier_kube.
 EMBEDDED = pytest.mark.parametrize("story", ["embedded"], indirect=True)
 
 
@@ -108,9 +108,9 @@ async def test_parameter_servers_move_with_their_shards_and_all_may_be_lost(stor
     ledger, records, epochs = Ledger(tmp_path), 3000, 2
     job = manifest(story, tmp_path / "ledger")
     container = job["spec"]["worker"]["template"]["spec"]["containers"][0]
-    told = {"COUNT": 1, "RECORDS": records, "EPOCHS": epochs, "OWN": 0.2, "SHARED": 0, "FOLDER": tmp_path}
+    variables = {"COUNT": 1, "RECORDS": records, "EPOCHS": epochs, "OWN": 0.2, "SHARED": 0, "FOLDER": tmp_path}
     container["command"] = ["python", str(WORKER)]
-    container["env"] += [{"name": name, "value": str(value)} for name, value in told.items()]
+    container["env"] += [{"name": name, "value": str(value)} for name, value in variables.items()]
     server = job["spec"]["parameterServer"]["template"]["spec"]["containers"][0]
     server["resources"] = {"requests": {"memory": "64Mi"}, "limits": {"memory": "256Mi"}}  # not to be resized in place
     await story.create(JOB_RESOURCES, by_hand())

@@ -16,20 +16,20 @@ from typing import Any
 
 import pytest
 
-from edl.kube.client import Client
-from edl.kube.errors import KubeError
-from edl.operator.job_service.configmap import CONFIGMAPS
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import KubeError
+from edl.operator.job_service.configmap_store import CONFIGMAPS
 from edl.operator.resources import PODS, TRAINING_JOBS
 from edl.operator.settings import NAMESPACE
-from edl.runtime.master.progress import decode
-from tests.kube.cluster.cluster import Cluster
-from tests.kube.installed import leader
+from edl.runtime.tasks.progress import decode
 from tests.runtime import counting
 from tests.runtime.ledger import surviving
 from tests.stories.machine import machine, reach
 from tests.stories.processes import kill_pod
 from tests.stories.story import Story
 from tests.stories.test_training import directory, sample, workspace
+from tests.tier_kube.cluster.cluster import Cluster
+from tests.tier_kube.installed import leader
 
 PASSES, CHUNKS, STEPS = 10, 40, 2
 NAME = "paddlejob"

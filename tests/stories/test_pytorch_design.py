@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edl.cli.told import environment
+from edl.cli.connect.pod_environment import environment
 from edl.operator.resources import PODS
-from tests.kube.cluster.cache import cache_root
 from tests.stories.elastic import Elastic
 from tests.stories.story import Data, Story
+from tests.tier_kube.cluster.cache import cache_root
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pytorch-elasticjob.yaml"
 MEET = textwrap.dedent("""
@@ -97,12 +97,12 @@ async def test_the_designs_own_manifest_meets_in_a_real_etcd(elastic: Elastic, t
     status = await elastic.until_phase("Succeeded", "classy-vision-job")
     assert status["replicaStatuses"]["Worker"]["succeeded"] >= 2
 
-    async def told(pod: Data) -> dict[str, str]:
+    async def variables(pod: Data) -> dict[str, str]:
         return await environment(elastic.client, pod, elastic.namespace, secrets="classy-vision-job-")
 
     pods = (await elastic.client.list(PODS, namespace=elastic.namespace)).items
     workers = [pod for pod in pods if pod["metadata"]["name"].startswith("classy-vision-job-worker-")]
-    assert {(await told(pod))["PET_RDZV_BACKEND"] for pod in workers} == {"etcd"}
+    assert {(await variables(pod))["PET_RDZV_BACKEND"] for pod in workers} == {"etcd"}
 
 
 async def test_without_an_endpoint_edl_is_the_meeting_point(elastic: Elastic) -> None:

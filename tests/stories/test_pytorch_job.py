@@ -5,8 +5,8 @@ import textwrap
 
 import pytest
 
-from edl.kube.errors import ApiError
-from edl.kube.recorder import EVENTS
+from edl.kube.controllers.recorder import EVENTS
+from edl.kube.rest.errors import ApiError
 from edl.operator.resources import PODS, SERVICES, TRAINING_JOBS
 from tests.stories.elastic import ELASTIC_JOBS, Elastic
 from tests.stories.story import OBEDIENT, Data, Story
@@ -18,9 +18,9 @@ def elastic(story: Story) -> Elastic:
 
 
 async def test_a_job_runs_and_succeeds_as_the_design_draws_it(elastic: Elastic) -> None:
-    told = 'test "$JOB_ID $MIN_SIZE $MAX_SIZE $SIZE" = "j 2 3 2" && test "$PET_NNODES" = 2:3'
+    variables = 'test "$JOB_ID $MIN_SIZE $MAX_SIZE $SIZE" = "j 2 3 2" && test "$PET_NNODES" = 2:3'
     meets = 'test "$PET_RDZV_BACKEND" = edl && test -n "$PET_RDZV_ENDPOINT$PET_RDZV_ID" && test -n "$PET_LOCAL_ADDR"'
-    await elastic.submit(f"{told} && {meets} && sleep 3", 2, 3)
+    await elastic.submit(f"{variables} && {meets} && sleep 3", 2, 3)
     names = await elastic.until_running(3)
     assert names == ["j-worker-0", "j-worker-1", "j-worker-2"]
 

@@ -41,11 +41,13 @@ async def test_kubectl_describe_shows_what_the_design_shows(elastic: Elastic, ku
     await elastic.create(manifest)
     await elastic.until_phase("Failed", "classy-vision-job")
 
-    async def told() -> str:
+    async def reported() -> str:
         described = await said(kubectl, "describe", "elasticjob", "classy-vision-job")
         return described if "ElasticJobFailed  " in described and "Active:  1" in described else ""
 
-    found: str = await elastic.until(told, "the end is among the events, and the third, which may start last, runs on")
+    found: str = await elastic.until(
+        reported, "the end is among the events, and the third, which may start last, runs on"
+    )
     words = [" ".join(line.split()) for line in found.splitlines()]
     for wanted in (
         "API Version: elastic.pytorch.org/v1alpha1",
@@ -77,7 +79,8 @@ async def test_kubectl_waits_scales_and_lists(elastic: Elastic, kubectl: Kubectl
     refused = await asyncio.to_thread(kubectl.run, "scale", "elasticjob", "j", "--replicas=4")
     assert "maxReplicas" in refused.err
     listed = await said(kubectl, "get", "ptej")
-    assert listed.splitlines()[0].split() == ["NAME", "PHASE", "NOW", "TARGET", "MIN", "MAX", "REASON", "AGE"]
+    columns = ["NAME", "PHASE", "NOW", "TARGET", "MIN", "MAX", "PROGRESS", "ETA", "REASON", "AGE"]
+    assert listed.splitlines()[0].split() == columns
     await said(kubectl, "delete", "elasticjob", "j")
     await elastic.until_running(0)
 

@@ -5,6 +5,7 @@ with what its pod was told.
 """
 
 import asyncio
+import functools
 import json
 import ssl
 from collections.abc import Callable
@@ -13,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from edl.cli.told import environment
-from edl.kube.client import Client
-from edl.kube.errors import KubeError
-from edl.operator.job_service.configmap import CONFIGMAPS
-from edl.operator.kinds import PYTORCH
-from edl.operator.resources import PODS
-from edl.runtime.rendezvous.link import Address, Link
-from edl.runtime.rendezvous.messages import Hello
-from edl.runtime.rendezvous.standing import Standing
+from edl.cli.connect.pod_environment import environment
+from edl.jobs.registry import PYTORCH_JOB
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import KubeError
+from edl.operator.job_service.configmap_store import CONFIGMAPS
+from edl.operator.resources import PODS, resource_of
+from edl.protocol.rendezvous import Hello
+from edl.runtime.torch.agent_state import AgentState
+from edl.runtime.torch.connection import Address, RendezvousConnection
 from tests.stories.machine import Machine, machine, reach
 
 JOBS, SIZE = 50, 2
@@ -39,7 +40,7 @@ def job(name: str) -> Data:
     pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
     worker = {"replicas": SIZE, "template": {"spec": pod}}
     spec = {"minReplicas": 1, "maxReplicas": SIZE, "replicaSpecs": {"Worker": worker}}
-    kind = PYTORCH.resource
+    kind = resource_of(PYTORCH_JOB)
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": spec}
 
 
@@ -48,7 +49,7 @@ class Agents:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.links: dict[str, Link] = {}
+        self.by_name: dict[str, RendezvousConnection] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def submit(self) -> None:
@@ -57,7 +58,7 @@ class Agents:
 
     async def _create(self, manifest: Data) -> Data | None:
         try:
-            return await self.client.create(PYTORCH.resource, manifest, namespace="default")
+            return await self.client.create(resource_of(PYTORCH_JOB), manifest, namespace="default")
         except KubeError:
             return None
 
@@ -66,10 +67,11 @@ class Agents:
         for pod in await until(self._pods, "all pods are there"):
             env = await environment(self.client, pod, "default", secrets="j")
             name, run = pod["metadata"]["name"], env["PET_RDZV_ID"]
-            standing = Standing(Hello(agent=f"{name}/1", run=run, minimum=1, maximum=SIZE, follows=True))
-            standing.wait("127.0.0.1:1")
-            self.links[name] = Link(self._address(env), standing, changed=lambda name=name: self._obey(name))  # type: ignore[misc]  # as above
-            self._tasks[name] = asyncio.create_task(self.links[name].run())
+            state = AgentState(Hello(agent=f"{name}/1", run=run, minimum=1, maximum=SIZE, follows=True))
+            state.wait("127.0.0.1:1")
+            obey = functools.partial(self._obey, name)
+            self.by_name[name] = RendezvousConnection(self._address(env), state, changed=obey)
+            self._tasks[name] = asyncio.create_task(self.by_name[name].run())
 
     async def _pods(self) -> list[Data] | None:
         found = (await self.client.list(PODS, namespace="default")).items
@@ -81,15 +83,15 @@ class Agents:
 
     def _obey(self, name: str) -> None:
         """As torchrun does when a round is over."""
-        link = self.links[name]
-        if link.standing.stale:
-            link.standing.stale = ""
-            link.standing.wait("127.0.0.1:1")
-            link.say()
+        connection = self.by_name[name]
+        if connection.state.stale:
+            connection.state.stale = ""
+            connection.state.wait("127.0.0.1:1")
+            connection.report_changed()
 
     async def stop(self, *names: str) -> None:
         for name in names:
-            self.links.pop(name)
+            self.by_name.pop(name)
             self._tasks[name].cancel()
         await asyncio.gather(*(self._tasks.pop(name) for name in names), return_exceptions=True)
 
@@ -110,11 +112,14 @@ async def until(condition: Callable[[], Any], what: str) -> Any:
 
 async def kill_the_leader(made: Machine, agents: Agents) -> None:
     """Returns when all have found its successor."""
-    before = {name: link.connections for name, link in agents.links.items()}
+    before = {name: connection.connections for name, connection in agents.by_name.items()}
     made.kill("operator")
 
     async def back() -> bool:
-        return all(link.connections > before[name] and link.heard for name, link in agents.links.items())
+        return all(
+            connection.connections > before[name] and connection.delivered
+            for name, connection in agents.by_name.items()
+        )
 
     await until(back, "everybody is connected to the next leader")
 
@@ -131,21 +136,21 @@ async def test_nobody_regroups_when_the_leader_of_fifty_jobs_is_killed(tmp_path:
             assert len(before) == JOBS
             await kill_the_leader(made, agents)
             assert await agents.rounds() == before
-            numbers = {name: link.standing.number for name, link in agents.links.items()}
+            numbers = {name: connection.state.number for name, connection in agents.by_name.items()}
 
             await agents.stop("j7-worker-1")
             await until(lambda: _regrouped(agents, "j7-worker-0", numbers), "who has lost a peer regroups")
-            others = {name: link.standing.number for name, link in agents.links.items() if "j7-" not in name}
+            others = {name: connection.state.number for name, connection in agents.by_name.items() if "j7-" not in name}
             assert others.items() <= numbers.items(), "and nobody else does"
         finally:
-            await agents.stop(*agents.links)
+            await agents.stop(*agents.by_name)
             await client.close()
 
 
 async def _settled(agents: Agents) -> bool:
-    standings = [link.standing for link in agents.links.values()]
-    return all(one.round is not None and len(one.round.members) == SIZE and not one.stale for one in standings)
+    states = [connection.state for connection in agents.by_name.values()]
+    return all(one.round is not None and len(one.round.members) == SIZE and not one.stale for one in states)
 
 
 async def _regrouped(agents: Agents, name: str, before: dict[str, int]) -> bool:
-    return agents.links[name].standing.number > before[name]
+    return agents.by_name[name].state.number > before[name]

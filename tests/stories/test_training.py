@@ -67,14 +67,14 @@ async def test_the_samples_train_to_the_end_and_grow_on_the_way(story_on_both: S
     for names in [SAMPLES] if backend.core >= 1000 else [(name,) for name in SAMPLES]:
         stories = {name: await Story.begin(backend) for name in names}
         try:
-            for name, told in stories.items():
+            for name, reported in stories.items():
                 data = directory(tmp_path, f"data-{name}")
-                await _submit(told, sample(name, told.namespace, backend.python, files, data))
-            for name, told in stories.items():
-                await _trained(told, tmp_path / f"data-{name}" / "ledger")
+                await _submit(reported, sample(name, reported.namespace, backend.python, files, data))
+            for name, reported in stories.items():
+                await _trained(reported, tmp_path / f"data-{name}" / "ledger")
         finally:
-            for told in stories.values():
-                await told.end()  # else these jobs would crowd the stories that follow
+            for reported in stories.values():
+                await reported.end()  # else these jobs would crowd the stories that follow
 
 
 async def _submit(story: Story, manifest: dict[str, Any]) -> None:

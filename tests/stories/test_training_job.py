@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from edl.kube.errors import ApiError
+from edl.kube.rest.errors import ApiError
 from edl.operator.resources import JOBS, PODS, REPLICA_SETS, SERVICES, TRAINING_JOBS
 from tests.stories.story import OBEDIENT, Data, Story
 
@@ -37,8 +37,8 @@ async def _ended(story: Story, *names: str) -> bool:
 
 async def test_all_roles_come_up_find_each_other_and_are_released_at_the_end(story: Story) -> None:
     server = {"command": ["sh", "-c", OBEDIENT]}
-    told = 'test -n "$MASTER" && test "$PSERVERS" = 2 && test "$EDL_ROLE" = trainer && sleep 3'
-    await story.submit(script=told, master=server, pserver=server, trainer={"min-instance": 2})
+    reported = 'test -n "$MASTER" && test "$PSERVERS" = 2 && test "$EDL_ROLE" = trainer && sleep 3'
+    await story.submit(script=reported, master=server, pserver=server, trainer={"min-instance": 2})
     await story.until_phase("running")
     assert len(await story.pods("master")) == 1
     assert len(await story.pods("pserver")) == 2
@@ -124,8 +124,16 @@ async def test_the_first_failure_fails_a_job_that_tolerates_none(
     await story.until_complete("Failed")
 
 
+async def test_a_script_that_cannot_work_is_given_up_after_two_rounds(story: Story) -> None:
+    await story.submit(script="echo ModuleNotFoundError: nope; exit 1", trainer={"min-instance": 2})
+    status = await story.until_phase("failed")
+    assert status["root_cause"]["message"].strip() == "ModuleNotFoundError: nope"
+    assert status["conditions"][-1]["reason"] == "FailedFast"
+
+
 async def test_a_tolerant_job_gives_up_after_six_failures_of_one_slot(story: Story) -> None:
-    await story.submit(script="exit 1")
+    """One with patience: its script fails alike every time, and at once."""
+    await story.submit(script="exit 1", annotations={"edl.dev/fail-fast": "false"})
     status = await story.until_phase("failed")
     assert status["root_cause"]["pod"] == "j-trainer-0-5"
     await story.until(lambda: _only(story, "j-trainer-0-5"), "one dead pod per slot is kept")
@@ -251,11 +259,11 @@ async def test_an_image_that_does_not_exist_is_named_and_others_run(story_in_pod
     await story.submit("good", script="true")
     await story.until_phase("succeeded", "good")
 
-    async def told() -> bool:
+    async def reported() -> bool:
         reason = str((await story.status("lost")).get("reason"))
         return "ImagePull" in reason and "localhost/no/such-image:1" in reason
 
-    await story.until(told, "the job says which image is missing")
+    await story.until(reported, "the job says which image is missing")
     assert (await story.status("lost"))["phase"] == "creating"
 
 

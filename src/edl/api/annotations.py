@@ -1,10 +1,16 @@
-"""The names that users and other programs rely on, and what may stand under them."""
+"""Names of the annotations that users write on jobs and namespaces, and what may stand under them.
+
+Labels and annotations that EDL itself writes are in `edl.api.labels`.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 
-from edl.api import duration
-from edl.api.nearest import suggestion
-from edl.api.problem import Path, Problem, warning
+import msgspec
+
+from edl.api.kubernetes import duration
+from edl.api.kubernetes.names import dns_subdomain_problem
+from edl.api.schema.nearest import suggestion
+from edl.api.schema.problem import Path, Problem, warning
 
 PREFIX = "edl.dev/"
 PRIORITY = "edl.dev/priority"
@@ -14,19 +20,33 @@ PIN = "edl.dev/pin"
 ADMISSION = "edl.dev/admission"
 SIZES = "edl.dev/sizes"
 STALL_TIMEOUT = "edl.dev/stall-timeout"
+STALLED_AFTER = "edl.dev/stalled-after"
+FAIL_FAST = "edl.dev/fail-fast"
+CODE = "edl.dev/code"  # the ConfigMaps that hold the code of `edl run`
+RUNTIME = "edl.dev/runtime"  # where the workers' EDL comes from
+SCRIPT = "edl.dev/script"  # what `edl run` was given, so that it knows its job again
+SCALE_REQUEST = "edl.dev/scale-request"  # written by `edl scale` and `edl resume`
 MAX_PRIORITY = "edl.dev/max-priority"  # of a namespace
 
-LABEL_JOB = "edl.dev/job"
-LABEL_KIND = "edl.dev/kind"  # of the job: two kinds may each have one of the same name
-LABEL_ROLE = "edl.dev/role"
-LABEL_INDEX = "edl.dev/index"
-LABEL_ATTEMPT = "edl.dev/attempt"
-
-OF_JOBS = (PRIORITY, FREEZING_WINDOW, PAUSE, PIN, ADMISSION, SIZES, STALL_TIMEOUT)
+OF_JOBS = (
+    PRIORITY,
+    FREEZING_WINDOW,
+    PAUSE,
+    PIN,
+    ADMISSION,
+    SIZES,
+    STALL_TIMEOUT,
+    STALLED_AFTER,
+    FAIL_FAST,
+    SCALE_REQUEST,
+    CODE,
+    RUNTIME,
+)
 
 LEVELS = {"Experiment": 10, "Experiement": 10, "Offline": 100, "Normal": 1000, "Production": 10000}
 NORMAL = LEVELS["Normal"]
 _MAX_SIZES = 1000
+MAX_PARTS = 15
 
 
 def priority(value: str | int) -> int:
@@ -56,10 +76,59 @@ def sizes(text: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def scale_request(text: str) -> int | None:
+    """The size of `5@TIME`; None of `none@TIME`, which ends a hold. The time makes each request another one."""
+    size, at, _ = text.partition("@")
+    if at and size == "none":
+        return None
+    if not at or not size.isascii() or not size.isdecimal() or len(size) > 7:
+        raise ValueError(f'"{text[:40]}": wants SIZE@TIME or none@TIME, as `edl scale` and `edl resume` write it')
+    return int(size)
+
+
+class CodeParts(msgspec.Struct, frozen=True):
+    """The ConfigMaps `<name>-0`, `<name>-1`... hold an archive in their key `part`; `digest` is its SHA-256."""
+
+    name: str
+    count: int
+    digest: str
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{self.name}-{index}" for index in range(self.count)]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.count} {self.digest}"
+
+
+def code(text: str) -> CodeParts:
+    """Of `NAME COUNT DIGEST`; ValueError says what is wrong."""
+    name, _, rest = text.partition(" ")
+    count, _, digest = rest.partition(" ")
+    if not count.isascii() or not count.isdecimal() or not 1 <= int(count[:4]) <= MAX_PARTS:
+        raise ValueError(f'"{text[:40]}": wants NAME COUNT DIGEST as `edl run` writes it, COUNT 1 to {MAX_PARTS}')
+    if problem := dns_subdomain_problem(f"{name}-{count}"):
+        raise ValueError(f'"{name[:40]}": the name of ConfigMaps {problem}')
+    if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
+        raise ValueError(f'"{digest[:40]}": wants the SHA-256 of the code, 64 digits of 0-9a-f')
+    return CodeParts(name, int(count), digest)
+
+
+def runtime(text: str) -> str:
+    if text not in ("carried", "image"):
+        raise ValueError(f'"{text[:40]}": wants carried (an init container brings it) or image (the image has it)')
+    return text
+
+
 def flag(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f'"{text[:40]}": wants "true" or "false"')
     return text == "true"
+
+
+def fails_fast(annotations: Mapping[str, str]) -> bool:
+    """Whether a script that cannot work ends the job before its retries are used up."""
+    return annotations.get(FAIL_FAST, SCRIPT) != "false"
 
 
 def admission(text: str) -> str:
@@ -76,6 +145,12 @@ _READERS: dict[str, Callable[[str], object]] = {
     ADMISSION: admission,
     SIZES: sizes,
     STALL_TIMEOUT: duration.nanoseconds,
+    STALLED_AFTER: duration.nanoseconds,
+    FAIL_FAST: flag,
+    SCRIPT: str,
+    CODE: code,
+    RUNTIME: runtime,
+    SCALE_REQUEST: scale_request,
 }
 
 
@@ -92,7 +167,7 @@ def problems(annotations: Mapping[str, str], at: Path) -> Iterator[Problem]:
         except ValueError as error:
             yield Problem((*at, name), str(error))
         else:
-            if name == FREEZING_WINDOW and isinstance(value, int) and value < 0:
+            if name in (FREEZING_WINDOW, STALLED_AFTER) and isinstance(value, int) and value < 0:
                 yield Problem((*at, name), f"{text} is negative; a duration is 0 or more")
             if name == STALL_TIMEOUT and isinstance(value, int) and value <= 0:
                 yield Problem((*at, name), f"{text} is no time; give the longest silence that is no stall, such as 5m")

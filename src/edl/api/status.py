@@ -1,11 +1,11 @@
-"""The parts of a status that several kinds share. TrainingJob's own spellings (snake_case) stand beside it."""
+"""Parts of a status that several kinds share, in camelCase. A kind that spells one otherwise derives from it."""
 
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from edl.api.spec import Status
+from edl.api.schema.spec import Status
 
 
 class JobCondition(Status, frozen=True, kw_only=True, rename="camel"):
@@ -39,16 +39,69 @@ class ScaleRecord(Status, frozen=True, kw_only=True):
     time: Annotated[str | None, Meta(description="When.")] = None
 
 
+class MemberChange(Status, frozen=True, kw_only=True, rename="camel"):
+    """How the workers that train together last changed, as they say themselves."""
+
+    round: Annotated[int, Meta(description="Number of the round that they train in since.")] = 0
+    before: Annotated[int, Meta(description="Workers before.")] = msgspec.field(default=0, name="from")
+    to: Annotated[int, Meta(description="Workers after.")] = 0
+    in_place: Annotated[bool, Meta(description="Workers lived on; false: all were started anew.")] = False
+    pause_seconds: Annotated[
+        float, Meta(description="How long training stopped; if workers were started anew, how long there were none.")
+    ] = 0.0
+    steps_lost: Annotated[
+        int | None, Meta(description="Steps that have to be made again; not there if only the script knows.")
+    ] = None
+    bytes_sent: Annotated[int, Meta(description="State that newcomers received from others.")] = 0
+    time: Annotated[str | None, Meta(description="When this was written.")] = None
+
+    @property
+    def words(self) -> str:
+        way = "in place" if self.in_place else "by a restart"
+        lost = "" if self.steps_lost is None else f", {self.steps_lost} steps lost"
+        sent = f", {_size(self.bytes_sent)} sent" if self.in_place else ""
+        return f"workers {self.before} -> {self.to} {way}: training stopped for {self.pause_seconds:.2f} s{lost}{sent}"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+class SizeHold(Status, frozen=True, kw_only=True):
+    """A size that a user asked for."""
+
+    size: Annotated[int, Meta(description="The size.")] = 0
+    until: Annotated[str | None, Meta(description="When the scheduler goes on from there.")] = None
+
+
+LastScaleTime = Annotated[str | None, Meta(description="When the target last changed.")]
+PodSeconds = Annotated[float, Meta(description="Running time of pods that are gone, in seconds.")]
+RescaleSeconds = Annotated[float | None, Meta(description="Measured pause of training by a change of size.")]
+ExitCode = Annotated[int | None, Meta(description="Exit code of its container.")]
+
+
 class Scale(Status, frozen=True, kw_only=True, rename="camel"):
     """What the scheduler needs to remember about the job, and what it decided last."""
 
     current: Annotated[int, Meta(description="Instances that exist now.")] = 0
+    # One name from the scheduler's plan to here.
     target: Annotated[int | None, Meta(description="Instances granted by the scheduler.")] = None
+    minimum: Annotated[
+        int | None, Meta(description="The minimum in force: a larger one in the spec counts once it was reached.")
+    ] = None
+    hold: Annotated[SizeHold | None, Meta(description="The size that is held because a user asked for it.")] = None
+    request: Annotated[
+        str, Meta(description="The last edl.dev/scale-request, which `edl scale` writes, that was obeyed.")
+    ] = ""
     code: Annotated[str, Meta(description="Stable code of the reason for the target.")] = ""
     reason: Annotated[str, Meta(description="Why the target is what it is, in words.")] = ""
-    last_scale_time: Annotated[str | None, Meta(description="When the target last changed.")] = None
-    pod_seconds: Annotated[float, Meta(description="Running time of pods that are gone, in seconds.")] = 0.0
-    rescale_seconds: Annotated[float | None, Meta(description="Measured pause of training by a change of size.")] = None
+    last_scale_time: LastScaleTime = None
+    pod_seconds: PodSeconds = 0.0
+    rescale_seconds: RescaleSeconds = None
     selector: Annotated[str, Meta(description="Label selector of the pods that are counted.")] = ""
     history: Annotated[tuple[ScaleRecord, ...], Meta(description="The last 10 changes of size, newest last.")] = ()
 
@@ -57,9 +110,24 @@ class RootCause(Status, frozen=True, kw_only=True, rename="camel"):
     """Why the job failed."""
 
     pod: Annotated[str, Meta(description="The pod that failed first.")] = ""
-    exit_code: Annotated[int | None, Meta(description="Exit code of its container.")] = None
+    exit_code: ExitCode = None
     reason: Annotated[str, Meta(description="Reason as the node gave it, e.g. OOMKilled.")] = ""
     message: Annotated[str, Meta(description="Its last lines.")] = ""
+
+
+class JobProgress(Status, frozen=True, kw_only=True):
+    """How far the training has come, as the job itself reports it. All kinds spell it alike."""
+
+    shown: Annotated[str, Meta(description="For people: 42%, or the steps done if nobody knows the total.")] = ""
+    eta: Annotated[str, Meta(description="Time to the end at the present pace, e.g. 12m; empty if unknown.")] = ""
+    done: Annotated[int | None, Meta(description="Steps, or tasks of the queue, that are done.")] = None
+    total: Annotated[int | None, Meta(description="How many there are in all.")] = None
+    epoch: Annotated[float | None, Meta(description="Epoch, or pass, that the training is in.")] = None
+    loss: Annotated[float | None, Meta(description="The last loss.")] = None
+    throughput: Annotated[float | None, Meta(description="Samples per second of late.")] = None
+    mean: Annotated[float | None, Meta(description="Samples per second from the first report to the last.")] = None
+    seconds: Annotated[float | None, Meta(description="Seconds from the first report to the last.")] = None
+    time: Annotated[str | None, Meta(description="When this was written.")] = None
 
 
 class SlotMemory(Status, frozen=True, kw_only=True):
@@ -77,6 +145,10 @@ class SlotMemory(Status, frozen=True, kw_only=True):
     failures: Annotated[dict[str, int] | None, Meta(description="Failures of a slot that count against its limit.")] = (
         None
     )
+    forgiven: Annotated[
+        dict[str, int] | None,
+        Meta(description="Of pods without slots, by name: restarts that no longer count against the limit."),
+    ] = None
 
 
 class ElasticStatus(Status, frozen=True, kw_only=True, rename="camel"):
@@ -92,6 +164,10 @@ class ElasticStatus(Status, frozen=True, kw_only=True, rename="camel"):
     ] = None
     scale: Annotated[Scale | None, Meta(description="The scheduling facts of the job.")] = None
     root_cause: Annotated[RootCause | None, Meta(description="Why the job failed.")] = None
+    progress: Annotated[JobProgress | None, Meta(description="How far the training has come.")] = None
+    last_change: Annotated[
+        MemberChange | None, Meta(description="How the workers that train together last changed.")
+    ] = None
     slots: Annotated[
         tuple[SlotMemory, ...], Meta(description="What the slots have been through.", extra={"key": "role"})
     ] = ()
@@ -99,6 +175,9 @@ class ElasticStatus(Status, frozen=True, kw_only=True, rename="camel"):
     minimum_reached: Annotated[bool, Meta(description="The minimum size ran at least once.")] = False
     start_time: Annotated[str | None, Meta(description="When the job was accepted.")] = None
     completion_time: Annotated[str | None, Meta(description="When the job ended.")] = None
+    in_force: Annotated[
+        str, Meta(description="The spec in force, as JSON: an edit that is refused does not change it.")
+    ] = ""
     observed_generation: Annotated[int | None, Meta(description="The generation that this status describes.")] = None
 
     @property

@@ -1,4 +1,5 @@
-"""The resource optimiser: what jobs were like, what they got, how it went, and what a job should get next.
+"""The resource optimiser: keeps the history of jobs and plans the resources of running ones.
 
-`policy` decides and is pure; around it are a store (SQLite or PostgreSQL) and an HTTP service. docs/brain.md explains.
+`policy` decides and is pure; around it are a store (SQLite or PostgreSQL) and an HTTP service. The page
+docs/concepts/brain.md explains both.
 """

@@ -1,96 +1,79 @@
-"""Between store and policy: gathers what a decision needs, and remembers what others can learn from it."""
-
-from collections.abc import Sequence
+"""Gathers what the policy needs from the store, and stores what other jobs can learn from a decision."""
 
 import msgspec
 
-from .messages import Ask
-from .policy.curve import fit
-from .policy.decide import Verdict, decide
-from .policy.evidence import points
-from .policy.facts import Capacity, Features, JobFacts, Plan
-from .policy.history import comparable
-from .policy.lessons import learn
-from .policy.settings import Settings
-from .policy.sharing import Want, share
-from .policy.startup import start
-from .policy.units import WORKER
-from .store import JobStory, Store
+from edl.brain.policy.decide import Decision, decide
+from edl.brain.policy.evaluation import evaluated
+from edl.brain.policy.history import comparable_samples
+from edl.brain.policy.measurements import throughput_points
+from edl.brain.policy.past_jobs import namespace_of, summarise
+from edl.brain.policy.settings import Settings
+from edl.brain.policy.sharing import Demand, share_capacity
+from edl.brain.policy.startup import startup_plan
+from edl.brain.store import JobHistory, Store
+from edl.protocol.brain import Ask, Beginning
+from edl.protocol.job_facts import JobFacts, ResourcePlan
+from edl.protocol.resources import WORKER
+from edl.throughput.curve import fit
 
-LATELY = 300.0  # a job that has not asked for so long does not compete for room
+LATELY = 300.0  # a job that has not asked for so long does not compete for capacity
 
 
 class Advisor:
-    def __init__(self, store: Store, settings: Settings) -> None:
-        self._store, self._settings = store, settings
-        self._wants: dict[str, tuple[float, Want]] = {}
+    """`share_history`: jobs learn from those of every namespace and share capacity with them; else what a namespace
+    reports shapes no other's plans."""
 
-    async def start(self, job: str, features: Features, capacity: Capacity | None) -> Plan:
-        library = await self._store.learn()
-        return start(features, library.similar(features, self._settings, besides=job), capacity, self._settings)
+    def __init__(self, store: Store, settings: Settings, *, share_history: bool = False) -> None:
+        self._store, self._settings, self._share_history = store, settings, share_history
+        self._demands: dict[str, tuple[float, Demand]] = {}
 
-    async def next(self, job: str, ask: Ask, now: float) -> Verdict | None:
+    async def start(self, job: str, asked: Beginning) -> ResourcePlan:
+        """`job` empty: nobody's, it only asks what one like this would get."""
+        past, settings, features = await self._store.past_jobs(), self._settings.within(asked.limits), asked.features
+        only = "" if self._share_history else features.namespace
+        similar = past.similar(features, settings, excluding=job, namespace=only)
+        return startup_plan(features, similar, asked.capacity, settings)
+
+    async def next(self, job: str, ask: Ask, now: float) -> Decision | None:
         """None: the job is not known."""
-        story = await self._store.story(job)
-        if story is None:
+        history = await self._store.history(job)
+        if history is None:
             return None
-        facts = _facts(story, ask)
+        facts = _facts(history, ask)
         facts = msgspec.structs.replace(facts, share=self._share(job, facts, now))
-        verdict = decide(facts, now, self._settings)
-        if verdict.judgement is not None:
-            record = facts.plans[-1]
-            judged = msgspec.structs.replace(
-                record, obtained=verdict.judgement.obtained, verdict=verdict.judgement.verdict
-            )
-            await self._store.report(job, (), (judged,))
-            await self._store.teach(learn(job, facts, now, story.job.outcome, self._settings))
-        return verdict
+        decision = decide(facts, now, self._settings.within(ask.limits))
+        if decision.evaluation is not None:
+            await self._store.report(job, (), (evaluated(facts.plans[-1], decision.evaluation),), now=now)
+            await self._store.save_summary(summarise(job, facts, now, history.job.outcome, self._settings))
+        return decision
 
     async def conclude(self, job: str, outcome: str, now: float) -> None:
-        self._wants.pop(job, None)
-        story = await self._store.story(job)
-        if story is None or not story.plans:
+        self._demands.pop(job, None)
+        history = await self._store.history(job)
+        if history is None or not history.plans:
             return
-        last = story.plans[-1].plan
-        facts = _facts(story, Ask(present=last.roles, slots=last.slots))
-        await self._store.teach(learn(job, facts, now, outcome, self._settings))
+        last = history.plans[-1].plan
+        facts = _facts(history, Ask(present=last.roles, slots=last.slots))
+        await self._store.save_summary(summarise(job, facts, now, outcome, self._settings))
 
     def _share(self, job: str, facts: JobFacts, now: float) -> int | None:
         """The workers that this job may have if everybody who asked lately asks for what it is worth to them."""
         if facts.capacity is None:
             return None
-        curve = fit(points(comparable(facts)))
+        curve = fit(throughput_points(comparable_samples(facts)))
         if curve is None:
             return None
-        self._wants[job] = (now, Want(job, curve, facts.granted.get(WORKER, 0), facts.workers.resource))
-        self._wants = {name: (at, want) for name, (at, want) in self._wants.items() if now - at < LATELY}
-        if len(self._wants) == 1:
+        self._demands[job] = (now, Demand(job, curve, facts.granted.get(WORKER, 0), facts.workers.resource))
+        self._demands = {name: (at, demand) for name, (at, demand) in self._demands.items() if now - at < LATELY}
+        others = [demand for name, (_, demand) in self._demands.items() if name != job and self._competes(name, job)]
+        if not others:
             return None
-        others = [want for name, (_, want) in self._wants.items() if name != job]
-        left = _without(facts.capacity, others)
-        return share([self._wants[job][1], *others], left, self._settings)[job]
+        left = facts.capacity.without((demand.workers, demand.resource) for demand in others)
+        return share_capacity([self._demands[job][1], *others], left, self._settings)[job]
+
+    def _competes(self, other: str, job: str) -> bool:
+        return self._share_history or namespace_of(other) == namespace_of(job)
 
 
-def _without(capacity: Capacity, others: Sequence[Want]) -> Capacity:
-    """What is left of it when others keep what they have."""
-    held = [(want.workers, want.resource) for want in others]
-    return Capacity(
-        max(0.0, capacity.cpu - sum(count * (each.cpu or 0.0) for count, each in held)),
-        max(0, capacity.memory - sum(count * (each.memory or 0) for count, each in held)),
-        max(0, capacity.gpu - sum(count * (each.gpu or 0) for count, each in held)),
-    )
-
-
-def _facts(story: JobStory, ask: Ask) -> JobFacts:
-    return JobFacts(
-        features=story.job.features,
-        present=ask.present,
-        slots=ask.slots,
-        granted=ask.granted,
-        samples=story.samples,
-        plans=story.plans,
-        incidents=story.incidents,
-        capacity=ask.capacity,
-        remaining=ask.remaining,
-        pause=ask.pause,
-    )
+def _facts(history: JobHistory, ask: Ask) -> JobFacts:
+    return ask.facts(history.job.features, history.samples, history.plans, history.incidents)

@@ -1,4 +1,4 @@
-"""Asking a Brain, with plain blocking calls. An answer that cannot be used is an error with words, never a surprise.
+"""Client of the Brain, with blocking calls. An answer that cannot be used is an error with a message.
 
 Used by trainers, which carry on without it, and by the command line.
 """
@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .messages import Answer, Ask, Beginning, Ending, JobDetail, JobLine, Refusal, Report
+from edl.ledger.report import PeriodReport
+from edl.protocol.brain import Answer, Ask, Beginning, Ending, JobDetail, JobLine, Report
+from edl.protocol.errors import Refusal
+from edl.protocol.history import ClusterPoint, HistoryBatch, HistoryLine, JobPast
 
 T = TypeVar("T")
 TIMEOUT = 5.0
-MOST = 4 << 20
+MOST = 64 << 20
 
 
 class BrainDownError(Exception):
@@ -24,8 +27,8 @@ class BrainDownError(Exception):
 class BrainRefusalError(Exception):
     """A final answer: asking the same again will not help."""
 
-    def __init__(self, status: int, code: str, words: str) -> None:
-        super().__init__(f"{status} {code}: {words}")
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(f"{status} {code}: {message}")
         self.status, self.code = status, code
 
 
@@ -68,6 +71,28 @@ class BrainClient:
 
     def job(self, name: str) -> JobDetail:
         return self._call("GET", f"/v1/jobs/{_quoted(name)}", None, JobDetail)
+
+    def add_history(self, batch: HistoryBatch) -> None:
+        self._call("POST", "/v1/history", batch, dict[str, Any])
+
+    def history(self, *, since: float = 0.0, namespace: str = "", limit: int = 1000) -> list[HistoryLine]:
+        """The jobs that lived then or later, newest first."""
+        query = {"since": f"{since:.3f}", "namespace": namespace, "limit": limit}
+        return self._call("GET", f"/v1/history?{urllib.parse.urlencode(query)}", None, list[HistoryLine])
+
+    def past(self, name: str) -> JobPast:
+        """Everything kept of namespace/name/uid, or of the newest job of namespace/name."""
+        return self._call("GET", f"/v1/history/jobs/{_quoted(name)}", None, JobPast)
+
+    def cluster_history(self, *, since: float, until: float, points: int = 1000) -> list[ClusterPoint]:
+        """Needs a token for * or @reader. At most so many points, each the mean of its seconds."""
+        query = {"since": f"{since:.3f}", "until": f"{until:.3f}", "points": points}
+        return self._call("GET", f"/v1/history/cluster?{urllib.parse.urlencode(query)}", None, list[ClusterPoint])
+
+    def period_report(self, *, since: float, until: float, namespace: str = "") -> PeriodReport:
+        """Without the cluster unless the token is for * or @reader."""
+        query = {"since": f"{since:.3f}", "until": f"{until:.3f}", "namespace": namespace}
+        return self._call("GET", f"/v1/history/report?{urllib.parse.urlencode(query)}", None, PeriodReport)
 
     def _call(self, method: str, path: str, body: object, kind: type[T]) -> T:
         status, answer = self._exchange(method, path, None if body is None else msgspec.json.encode(body))

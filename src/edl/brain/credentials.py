@@ -1,10 +1,10 @@
-"""What a Brain proves itself with and checks its callers by, in files that somebody may replace while it serves."""
+"""The Brain's token key and TLS certificate, in files that may be replaced while it serves."""
 
 import logging
 import ssl
 from pathlib import Path
 
-from .keys import key_at
+from edl.brain.keys import key_at
 
 log = logging.getLogger(__name__)
 
@@ -18,8 +18,8 @@ class Credentials:
         self._stamp = self._stamps()
         self.key = self._load()
 
-    def look(self) -> bool:
-        """Whether there was something new; it is used from the next call on. What cannot be used is left alone."""
+    def reload(self) -> bool:
+        """Whether the files changed; new contents are used from the next call on, unusable ones are ignored."""
         stamp = self._stamps()
         if stamp == self._stamp:
             return False
@@ -41,6 +41,6 @@ class Credentials:
         return key_at(self._key)
 
     def _stamps(self) -> list[tuple[int, int]]:
-        """A file that is gone has no stamp; that it is gone is noticed when it is read."""
+        """Identities of the files. A missing file has none; reading it fails later."""
         paths = (self._key, self._certificate, self._certificate_key)
         return [(path.stat().st_ino, path.stat().st_mtime_ns) for path in paths if path is not None and path.exists()]

@@ -1,4 +1,4 @@
-"""Where the Brain's tables are: what a database must do, and the tables with their history of changes.
+"""The database interface of the Brain, and its tables as a list of migrations.
 
 SQL is written once, with $1, $2 for arguments and what SQLite and PostgreSQL both understand.
 """
@@ -9,8 +9,8 @@ from typing import Any, Protocol
 Statement = tuple[str, Sequence[Any]]
 Row = Sequence[Any]
 
-# Each entry brings a database from one version to the next; an entry that was released is never edited.
-# {serial} is a key that counts by itself and never repeats.
+# Each entry migrates a database from one version to the next; a released entry is never edited.
+# {serial} is an auto-incrementing key that never repeats, {slash} the place of the first slash in a job's name.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE jobs (job TEXT PRIMARY KEY, features TEXT NOT NULL, created DOUBLE PRECISION NOT NULL,"
@@ -23,6 +23,28 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE lessons (seq {serial}, job TEXT NOT NULL UNIQUE, data TEXT NOT NULL)",
     ),
     ("CREATE TABLE incidents (job TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (job, data))",),
+    (
+        "ALTER TABLE jobs ADD COLUMN namespace TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE jobs ADD COLUMN bytes BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE incidents ADD COLUMN time DOUBLE PRECISION NOT NULL DEFAULT 0",
+        "CREATE INDEX jobs_namespace ON jobs (namespace, bytes)",
+        "UPDATE jobs SET namespace = substr(job, 1, {slash} - 1)",
+        "UPDATE jobs SET bytes = length(features)"
+        " + (SELECT coalesce(sum(length(data)), 0) FROM samples WHERE samples.job = jobs.job)"
+        " + (SELECT coalesce(sum(length(data)), 0) FROM plans WHERE plans.job = jobs.job)"
+        " + (SELECT coalesce(sum(length(data)), 0) FROM incidents WHERE incidents.job = jobs.job)",
+    ),
+    (
+        "CREATE TABLE history_jobs (uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL,"
+        " created DOUBLE PRECISION NOT NULL, updated DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION NOT NULL,"
+        " line TEXT NOT NULL, manifest TEXT NOT NULL DEFAULT '', last_lines TEXT NOT NULL DEFAULT '')",
+        "CREATE INDEX history_jobs_updated ON history_jobs (updated)",
+        "CREATE INDEX history_jobs_name ON history_jobs (namespace, name)",
+        "CREATE TABLE history_entries (uid TEXT NOT NULL, what TEXT NOT NULL, time DOUBLE PRECISION NOT NULL,"
+        " data TEXT NOT NULL, PRIMARY KEY (uid, what, time))",
+        "CREATE INDEX history_entries_time ON history_entries (what, time)",
+        "CREATE TABLE history_cluster (time DOUBLE PRECISION PRIMARY KEY, data TEXT NOT NULL)",
+    ),
 )
 
 
@@ -39,8 +61,8 @@ class Database(Protocol):
         """All of them or none, durable when it returns."""
         ...
 
-    async def fetch(self, *questions: Statement) -> list[Sequence[Row]]:
-        """The rows that answer each, all from the same moment."""
+    async def fetch(self, *queries: Statement) -> list[Sequence[Row]]:
+        """The rows of each query, all from one snapshot."""
         ...
 
     async def close(self) -> None: ...
@@ -49,11 +71,11 @@ class Database(Protocol):
 def connect(url: str) -> Database:
     """By URL: postgresql://..., or a path (sqlite:///path) of an SQLite file."""
     if url.startswith(("postgres://", "postgresql://")):
-        from .postgres import PostgresDatabase  # here, because asyncpg is an extra
+        from edl.brain.postgres import PostgresDatabase  # here, because asyncpg is an extra
 
         return PostgresDatabase(url)
     if "://" in url and not url.startswith("sqlite://"):
         raise ValueError(f"database is {url!r}, it must be a path, sqlite:///PATH or postgresql://...")
-    from .sqlite import SqliteDatabase
+    from edl.brain.sqlite import SqliteDatabase
 
     return SqliteDatabase(url.removeprefix("sqlite://"))

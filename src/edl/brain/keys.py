@@ -1,14 +1,14 @@
-"""The key of a Brain in a file: what its tokens are made with."""
+"""Reads and creates the key file with which the Brain signs tokens."""
 
 import os
 import secrets
 from pathlib import Path
 
-from .tokens import read_key
+from edl.brain.tokens import read_key
 
 
 def key_at(path: Path, *, create: bool = False) -> bytes:
-    """With `create`, made if it is not there; nobody else can read it. ValueError says what is wrong with it."""
+    """`create` makes a missing file, readable only by its owner. ValueError says what is wrong with the file."""
     try:
         if create and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,17 +1,20 @@
-"""The OpenAPI document, made from the types that the server decodes and encodes: it cannot say anything else."""
+"""The OpenAPI document, generated from the types that the server decodes and encodes, so that the two agree."""
 
 from typing import Any
 
 import msgspec
 
 import edl
-
-from .messages import Answer, Ask, Beginning, Ending, JobDetail, JobLine, Refusal, Report
+from edl.ledger.report import PeriodReport
+from edl.protocol.brain import Answer, Ask, Beginning, Ending, JobDetail, JobLine, Report
+from edl.protocol.errors import Refusal
+from edl.protocol.history import ClusterPoint, HistoryBatch, HistoryLine, JobPast
 
 _JOB = "/v1/jobs/{namespace}/{name}/{uid}"
+_PAST = "/v1/history/jobs/{namespace}/{name}"
 _REF = "#/components/schemas/{name}"
 
-# method, path, what it does, type of the body, type of the answer (None: an empty object)
+# method, path, summary, type of the body, type of the answer (None: an empty object)
 CALLS: tuple[tuple[str, str, str, Any, Any], ...] = (
     ("post", "/v1/plan", "What a job like this would get at its start; nothing is kept.", Beginning, Answer),
     ("get", "/v1/jobs", "The jobs that the token may see, newest first.", None, list[JobLine]),
@@ -21,6 +24,24 @@ CALLS: tuple[tuple[str, str, str, Any, Any], ...] = (
     ("post", f"{_JOB}/reports", "Measurements, durable when answered. May be repeated.", Report, None),
     ("post", f"{_JOB}/plan", "A report, and the next plan or the reason for none.", Ask, Answer),
     ("post", f"{_JOB}/outcome", "The job has ended; others like it learn from it.", Ending, None),
+    (
+        "post",
+        "/v1/history",
+        "News of all jobs and of the cluster; for operators.",
+        HistoryBatch,
+        None,
+    ),
+    ("get", "/v1/history", "Jobs of `namespace` that lived `since` or later; `limit`.", None, list[HistoryLine]),
+    ("get", _PAST, "Everything kept of the newest job of that name.", None, JobPast),
+    ("get", f"{_PAST}/{{uid}}", "Everything kept of one job.", None, JobPast),
+    (
+        "get",
+        "/v1/history/cluster",
+        "Use of capacity, `since` to `until`; `points`.",
+        None,
+        list[ClusterPoint],
+    ),
+    ("get", "/v1/history/report", "Who used what from `since` to `until`; `namespace`.", None, PeriodReport),
 )
 
 
@@ -60,7 +81,7 @@ def _operation(summary: str, body: Any, answer: Any, schemas: dict[str, Any]) ->
         "summary": summary,
         "responses": {
             "200": {"description": "Done.", "content": _json(schemas[str(answer)] if answer else {"type": "object"})},
-            **dict.fromkeys(("400", "401", "403", "404", "503"), refusal),
+            **dict.fromkeys(("400", "401", "403", "404", "429", "503"), refusal),
         },
     }
     if body is not None:

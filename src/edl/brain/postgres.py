@@ -1,19 +1,19 @@
-"""The Brain's tables in PostgreSQL, for several Brains on one history. Needs asyncpg, the extra `postgres`."""
+"""The Brain's tables in PostgreSQL, shared by several Brains. Needs asyncpg, the extra `postgres`."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from .database import MIGRATIONS, Row, Statement, UnavailableError
+from edl.brain.database import MIGRATIONS, Row, Statement, UnavailableError
 
 try:
     import asyncpg
 except ImportError as error:
-    raise ImportError("PostgreSQL needs asyncpg: pip install 'edl[postgres]'") from error
+    raise ImportError("PostgreSQL needs asyncpg: pip install 'edl-train[postgres]'") from error
 
-PATIENCE = 5.0
-LOCK = 0x65646C  # so that two Brains that start at once do not migrate at once
-_TROUBLE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError)
+TIMEOUT = 5.0
+LOCK = 0x65646C  # advisory lock: only one Brain migrates
+_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError)
 
 
 class PostgresDatabase:
@@ -27,33 +27,33 @@ class PostgresDatabase:
             if self._pool is None:
                 try:
                     pool = await asyncpg.create_pool(
-                        self._url, min_size=0, max_size=8, timeout=PATIENCE, command_timeout=PATIENCE
+                        self._url, min_size=0, max_size=8, timeout=TIMEOUT, command_timeout=TIMEOUT
                     )
-                    async with pool.acquire(timeout=PATIENCE) as connection, connection.transaction():
+                    async with pool.acquire(timeout=TIMEOUT) as connection, connection.transaction():
                         await _migrate(connection)
-                except _TROUBLE as error:
-                    raise UnavailableError(_words(error)) from error
+                except _ERRORS as error:
+                    raise UnavailableError(_message(error)) from error
                 self._pool = pool
 
     async def write(self, statements: Sequence[Statement]) -> None:
         await self.open()
         try:
-            async with self._pool.acquire(timeout=PATIENCE) as connection, connection.transaction():
+            async with self._pool.acquire(timeout=TIMEOUT) as connection, connection.transaction():
                 for sql, arguments in statements:
                     await connection.execute(sql, *arguments)
-        except _TROUBLE as error:
-            raise UnavailableError(_words(error)) from error
+        except _ERRORS as error:
+            raise UnavailableError(_message(error)) from error
 
-    async def fetch(self, *questions: Statement) -> list[Sequence[Row]]:
+    async def fetch(self, *queries: Statement) -> list[Sequence[Row]]:
         await self.open()
         try:
             async with (
-                self._pool.acquire(timeout=PATIENCE) as connection,
+                self._pool.acquire(timeout=TIMEOUT) as connection,
                 connection.transaction(isolation="repeatable_read", readonly=True),
             ):
-                return [await connection.fetch(sql, *arguments) for sql, arguments in questions]
-        except _TROUBLE as error:
-            raise UnavailableError(_words(error)) from error
+                return [await connection.fetch(sql, *arguments) for sql, arguments in queries]
+        except _ERRORS as error:
+            raise UnavailableError(_message(error)) from error
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -72,9 +72,10 @@ async def _migrate(connection: Any) -> None:
         raise OSError(f"its tables are of version {version}, newer than this Brain's {len(MIGRATIONS)}")
     for statements in MIGRATIONS[version:]:
         for statement in statements:
-            await connection.execute(statement.format(serial="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"))
+            words = {"serial": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "slash": "strpos(job, '/')"}
+            await connection.execute(statement.format(**words))
     await connection.execute("UPDATE edl_brain SET version = $1", len(MIGRATIONS))
 
 
-def _words(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return f"PostgreSQL: {error or type(error).__name__}"

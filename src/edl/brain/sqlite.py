@@ -1,9 +1,7 @@
-"""The Brain's tables in one SQLite file. Writes that come while one is under way are committed together.
+"""The Brain's tables in one SQLite file. Writes that arrive during a commit are committed together in the next.
 
-What was answered outlives the process, however that ends; a machine that loses its power may lose the last seconds.
-
-A file that is taken away (a volume that is unmounted) is noticed before each use, and found again when it is back;
-nothing is ever written to a file that has no name.
+Acknowledged writes survive a crash of the process; a power failure may lose the last seconds. A file that disappears
+(an unmounted volume) is noticed before each use and reopened when it is back; nothing is written to an unlinked file.
 """
 
 import asyncio
@@ -16,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from .database import MIGRATIONS, Row, Statement, UnavailableError
+from edl.brain.database import MIGRATIONS, Row, Statement, UnavailableError
 
 T = TypeVar("T")
 BUSY = 2.0  # seconds to wait for a lock that another process holds
@@ -24,8 +22,8 @@ MOST = 512  # writes in one commit
 
 
 class SqliteDatabase:
-    """One connection writes and another one reads, each in a thread of its own: a question does not wait for a commit
-    or a checkpoint."""
+    """One connection writes and another one reads, each in its own thread: a query does not wait for a commit or a
+    checkpoint."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -43,8 +41,8 @@ class SqliteDatabase:
             self._writer = asyncio.create_task(self._write_all())
         await done
 
-    async def fetch(self, *questions: Statement) -> list[Sequence[Row]]:
-        return await self._reading.run(lambda: _answers(self._reading.get(), questions))
+    async def fetch(self, *queries: Statement) -> list[Sequence[Row]]:
+        return await self._reading.run(lambda: _rows(self._reading.get(), queries))
 
     async def close(self) -> None:
         if self._writer is not None:
@@ -69,7 +67,7 @@ class SqliteDatabase:
 
 
 class _Connection:
-    """A connection, and the one thread that knows it."""
+    """A connection and its only thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -127,11 +125,11 @@ def _commit(connection: sqlite3.Connection, statements: Sequence[Statement]) -> 
         raise
 
 
-def _answers(connection: sqlite3.Connection, questions: Sequence[Statement]) -> list[Sequence[Row]]:
-    """All from the same moment."""
+def _rows(connection: sqlite3.Connection, queries: Sequence[Statement]) -> list[Sequence[Row]]:
+    """The rows of each query, from one snapshot."""
     connection.execute("BEGIN")
     try:
-        return [connection.execute(_positional(sql), arguments).fetchall() for sql, arguments in questions]
+        return [connection.execute(_positional(sql), arguments).fetchall() for sql, arguments in queries]
     finally:
         connection.execute("ROLLBACK")
 
@@ -145,7 +143,7 @@ def _inode(path: Path) -> int:
 
 def _migrate(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),):
-        return  # without a lock, so that reading goes on while somebody else writes
+        return  # without a lock, so that reads do not wait for writers
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > len(MIGRATIONS):
@@ -153,7 +151,8 @@ def _migrate(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(f"its tables are of version {version}, newer than this Brain's {len(MIGRATIONS)}")
     for number, statements in enumerate(MIGRATIONS[version:], version + 1):
         for statement in statements:
-            connection.execute(statement.format(serial="INTEGER PRIMARY KEY AUTOINCREMENT"))
+            words = {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "slash": "instr(job, '/')"}
+            connection.execute(statement.format(**words))
         connection.execute(f"PRAGMA user_version = {number}")
     connection.execute("COMMIT")
 

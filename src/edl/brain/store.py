@@ -1,6 +1,8 @@
-"""What the Brain keeps of jobs, in terms of the policy: features, samples, plans, incidents, outcomes, lessons.
+"""Stores jobs in terms of the policy: features, samples, plans, incidents, outcomes, summaries.
 
-A job is named namespace/name/uid. Every write may be repeated: samples are known by their time, plans by their number.
+A job is named namespace/name/uid. Every write is idempotent: samples are keyed by time, plans by number. Summaries are
+in the table `lessons`. Of a job the newest samples, plans and incidents are kept; of a namespace no more than its quota
+(`quotas`): the oldest jobs that have ended make room.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,14 +10,19 @@ from typing import TypeVar
 
 import msgspec
 
-from .database import Database, Statement
-from .policy.facts import Features, Incident, PlanRecord, Sample
-from .policy.lessons import Lesson, Library
+from edl.brain.database import Database, Statement
+from edl.brain.policy.past_jobs import JobSummary, PastJobs, namespace_of
+from edl.brain.quotas import SILENT, NamespaceUsage, Quota, QuotaExceededError
+from edl.protocol.job_facts import Features, Incident, PlanRecord, Sample
 
 T = TypeVar("T")
-KEPT = 300  # samples of a job that a decision looks at
-LATE = 100  # lessons that other Brains may have numbered before ours and committed after it
-KEPT_ENDED = 60  # and that are kept when it has ended
+KEPT = 300  # samples of a job that a decision uses
+KEPT_ENDED = 60  # samples kept of a job that has ended
+KEPT_OTHERS = 200  # plans, and incidents, of a job
+FORGET_EVERY = 16  # reports of a job
+MANY = 10_000  # jobs whose reports are counted
+SPARE = 0.05  # of the quota that is freed beyond the need, so that room is not made for every call
+LATE = 100  # summaries that other Brains may have numbered before ours and committed after it
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -26,8 +33,8 @@ class JobRow(msgspec.Struct, frozen=True):
     outcome: str = ""
 
 
-class JobStory(msgspec.Struct, frozen=True):
-    """All that is known of a job."""
+class JobHistory(msgspec.Struct, frozen=True):
+    """Everything stored of one job."""
 
     job: JobRow
     samples: tuple[Sample, ...]
@@ -36,10 +43,16 @@ class JobStory(msgspec.Struct, frozen=True):
 
 
 class Store:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self.library = Library()
-        self._seen = 0  # newest lesson in the library
+    def __init__(self, database: Database, quota: Quota = Quota()) -> None:  # noqa: B008 - it is immutable
+        self._database, self._quota = database, quota
+        self._past = PastJobs(most=quota.jobs)
+        self._usage = NamespaceUsage()
+        self._reports: dict[str, int] = {}  # of a job since old rows were last forgotten
+        self._seen = 0  # number of the newest summary read
+
+    @property
+    def database(self) -> Database:
+        return self._database
 
     async def open(self) -> None:
         await self._database.open()
@@ -48,12 +61,14 @@ class Store:
         await self._database.close()
 
     async def begin(self, job: str, features: Features, now: float) -> None:
-        """A job that is back after its end is a running one again."""
+        """Also restarts a job that has ended. QuotaExceededError if the namespace may have no more."""
+        data = _text(features)
+        await self._make_room(job, len(data), now, beginning=True)
         sql = (
-            "INSERT INTO jobs (job, features, created, updated) VALUES ($1, $2, $3, $4)"
+            "INSERT INTO jobs (job, namespace, features, bytes, created, updated) VALUES ($1, $2, $3, $4, $5, $5)"
             " ON CONFLICT (job) DO UPDATE SET features = excluded.features, updated = excluded.updated, outcome = ''"
         )
-        await self._database.write([(sql, (job, _text(features), now, now))])
+        await self._database.write([(sql, (job, namespace_of(job), data, len(data), now))])
 
     async def report(
         self,
@@ -61,23 +76,82 @@ class Store:
         samples: Sequence[Sample],
         plans: Sequence[PlanRecord] = (),
         incidents: Sequence[Incident] = (),
-        now: float | None = None,
-    ) -> None:
-        sample_sql = "INSERT INTO samples (job, time, data) VALUES ($1, $2, $3) ON CONFLICT (job, time) DO NOTHING"
-        plan_sql = (
-            "INSERT INTO plans (job, number, data) VALUES ($1, $2, $3)"
-            " ON CONFLICT (job, number) DO UPDATE SET data = excluded.data"
-        )
-        incident_sql = "INSERT INTO incidents (job, data) VALUES ($1, $2) ON CONFLICT (job, data) DO NOTHING"
-        statements: list[Statement] = [(sample_sql, (job, each.time, _text(each))) for each in samples]
-        statements += [(plan_sql, (job, each.number, _text(each))) for each in plans]
-        statements += [(incident_sql, (job, _text(each))) for each in incidents]
-        if now is not None:
-            statements.append(("UPDATE jobs SET updated = $2 WHERE job = $1", (job, now)))
-        if statements:
-            await self._database.write(statements)
+        *,
+        now: float,
+    ) -> bool:
+        """Whether there is such a job; nothing is kept of one that never began. QuotaExceededError if the namespace
+        may have no more."""
+        statements: list[Statement] = [(_SAMPLE, (job, each.time, _text(each))) for each in samples]
+        statements += [(_PLAN, (job, each.number, _text(each))) for each in plans]
+        statements += [(_INCIDENT, (job, _text(each), each.time)) for each in incidents]
+        size = sum(_size(arguments) for _, arguments in statements)
+        if not await self._make_room(job, size, now):
+            return False
+        statements.append(("UPDATE jobs SET updated = $2, bytes = bytes + $3 WHERE job = $1", (job, now, size)))
+        await self._database.write(statements + self._forget_old(job))
+        return True
 
-    async def story(self, job: str) -> JobStory | None:
+    def _forget_old(self, job: str) -> list[Statement]:
+        """Now and then: rows that are there already count twice until then, and some are kept beyond their number."""
+        if len(self._reports) > MANY:
+            self._reports.clear()
+        self._reports[job] = (self._reports.get(job, 0) + 1) % FORGET_EVERY
+        if self._reports[job]:
+            return []
+        return [
+            _forget(job, KEPT),
+            (_FORGET_PLANS, (job, KEPT_OTHERS)),
+            (_FORGET_INCIDENTS, (job, KEPT_OTHERS)),
+            (_COUNT, (job,)),
+        ]
+
+    async def _make_room(self, job: str, size: int, now: float, *, beginning: bool = False) -> bool:
+        """Whether the job is known. Forgets jobs of its namespace that have ended, the oldest first, if `size` bytes or
+        another job would be too much."""
+        namespace, quota = namespace_of(job), self._quota
+        (known,) = await self._database.fetch(("SELECT 1 FROM jobs WHERE job = $1", (job,)))
+        if not known and not beginning:
+            return False
+        used = self._usage.get(namespace, now) or await self._count(namespace, now)
+        if not self._fits(used, size, new=not known):
+            used = await self._count(namespace, now)  # nothing is forgotten or refused by an old count
+        if self._fits(used, size, new=not known):
+            self._usage.add(namespace, jobs=not known, stored=size)
+            return bool(known)
+        self._usage.forget(namespace)
+        jobs, stored = used[0] + (not known), used[1] + size
+        most_jobs, most_bytes = quota.jobs * (1 - SPARE), quota.bytes * (1 - SPARE)
+        forgotten: list[Statement] = []
+        for other, held in await self._forgettable(namespace, job, now):
+            if jobs <= most_jobs and stored <= most_bytes:
+                break
+            jobs, stored = jobs - 1, stored - held
+            forgotten += [(f"DELETE FROM {table} WHERE job = $1", (other,)) for table in _TABLES]
+        if forgotten:
+            await self._database.write(forgotten)
+        if jobs > quota.jobs or stored > quota.bytes:
+            allowed = f"{quota.jobs} jobs and {quota.mebibytes} MiB"
+            raise QuotaExceededError(f"namespace {namespace} has all that it may have here: {allowed}")
+        return bool(known)
+
+    def _fits(self, used: tuple[int, int], size: int, *, new: bool) -> bool:
+        return used[0] + new <= self._quota.jobs and used[1] + size <= self._quota.bytes
+
+    async def _count(self, namespace: str, now: float) -> tuple[int, int]:
+        sql = "SELECT count(*), coalesce(sum(bytes), 0) FROM jobs WHERE namespace = $1"
+        ((found,),) = await self._database.fetch((sql, (namespace,)))
+        self._usage.set(namespace, int(found[0]), int(found[1]), now)
+        return int(found[0]), int(found[1])
+
+    async def _forgettable(self, namespace: str, job: str, now: float) -> list[tuple[str, int]]:
+        sql = (
+            "SELECT job, bytes FROM jobs WHERE namespace = $1 AND job <> $2 AND (outcome <> '' OR updated < $3)"
+            " ORDER BY updated"
+        )
+        (rows,) = await self._database.fetch((sql, (namespace, job, now - SILENT)))
+        return [(str(other), int(held)) for other, held in rows]
+
+    async def history(self, job: str) -> JobHistory | None:
         rows, samples, plans, incidents = await self._database.fetch(
             (f"{_JOB} WHERE job = $1", (job,)),
             ("SELECT data FROM samples WHERE job = $1 ORDER BY time DESC LIMIT $2", (job, KEPT)),
@@ -86,7 +160,7 @@ class Store:
         )
         if not rows:
             return None
-        return JobStory(
+        return JobHistory(
             _job(rows[0]),
             _decode_all(reversed(samples), tuple[Sample, ...]),
             _decode_all(plans, tuple[PlanRecord, ...]),
@@ -100,39 +174,70 @@ class Store:
         (rows,) = await self._database.fetch((sql, (name, f"{escaped}/%")))
         return str(rows[0][0]) if rows else None
 
-    async def jobs(self, limit: int) -> list[JobRow]:
-        (rows,) = await self._database.fetch((f"{_JOB} ORDER BY updated DESC LIMIT $1", (limit,)))
+    async def jobs(self, limit: int, namespace: str = "") -> list[JobRow]:
+        """The newest, of one namespace if it is given."""
+        sql = f"{_JOB} WHERE $2 = '' OR namespace = $2 ORDER BY updated DESC LIMIT $1"
+        (rows,) = await self._database.fetch((sql, (limit, namespace)))
         return [_job(row) for row in rows]
 
     async def end(self, job: str, outcome: str, now: float) -> None:
-        """Of its samples the newest are kept: the lesson has the rest in a few numbers."""
+        """Keeps only the newest samples; the job's summary has the rest."""
         ended = ("UPDATE jobs SET outcome = $2, updated = $3 WHERE job = $1", (job, outcome, now))
-        await self._database.write([ended, _forget(job, KEPT_ENDED)])
+        await self._database.write([ended, _forget(job, KEPT_ENDED), (_COUNT, (job,))])
 
-    async def teach(self, lesson: Lesson) -> None:
-        """Replaces what the job taught before; its number is new, so that every Brain's library learns of it. What old
-        samples said is in it, in a few numbers."""
+    async def save_summary(self, summary: JobSummary) -> None:
+        """Replaces the job's earlier summary under a new number, so that every Brain reads it; drops old samples."""
         await self._database.write(
             [
-                ("DELETE FROM lessons WHERE job = $1", (lesson.job,)),
-                ("INSERT INTO lessons (job, data) VALUES ($1, $2)", (lesson.job, _text(lesson))),
-                _forget(lesson.job, KEPT),
+                ("DELETE FROM lessons WHERE job = $1", (summary.job,)),
+                ("INSERT INTO lessons (job, data) VALUES ($1, $2)", (summary.job, _text(summary))),
+                _forget(summary.job, KEPT),
+                (_COUNT, (summary.job,)),
             ]
         )
 
-    async def learn(self) -> Library:
-        """The library with all lessons up to now."""
+    async def past_jobs(self) -> PastJobs:
+        """The summaries of all jobs up to now."""
         (rows,) = await self._database.fetch(
             ("SELECT seq, data FROM lessons WHERE seq > $1 ORDER BY seq", (self._seen - LATE,))
         )
         for number, data in rows:
-            self.library.add(_decode(data, Lesson))
+            self._past.add(_decode(data, JobSummary))
             self._seen = max(self._seen, number)
-        return self.library
+        return self._past
+
+
+_TABLES = ("jobs", "samples", "plans", "incidents", "lessons")
+_SAMPLE = "INSERT INTO samples (job, time, data) VALUES ($1, $2, $3) ON CONFLICT (job, time) DO NOTHING"
+_PLAN = (
+    "INSERT INTO plans (job, number, data) VALUES ($1, $2, $3)"
+    " ON CONFLICT (job, number) DO UPDATE SET data = excluded.data"
+)
+_INCIDENT = "INSERT INTO incidents (job, data, time) VALUES ($1, $2, $3) ON CONFLICT (job, data) DO NOTHING"
+_FORGET_PLANS = (
+    "DELETE FROM plans WHERE job = $1"
+    " AND number NOT IN (SELECT number FROM plans WHERE job = $1 ORDER BY number DESC LIMIT $2)"
+)
+_FORGET_INCIDENTS = (
+    "DELETE FROM incidents WHERE job = $1"
+    " AND data NOT IN (SELECT data FROM incidents WHERE job = $1 ORDER BY time DESC, data LIMIT $2)"
+)
+_COUNT = (
+    "UPDATE jobs SET bytes = length(features)"
+    " + (SELECT coalesce(sum(length(data)), 0) FROM samples WHERE job = $1)"
+    " + (SELECT coalesce(sum(length(data)), 0) FROM plans WHERE job = $1)"
+    " + (SELECT coalesce(sum(length(data)), 0) FROM incidents WHERE job = $1)"
+    " + (SELECT coalesce(sum(length(data)), 0) FROM lessons WHERE job = $1)"
+    " WHERE job = $1"
+)
+
+
+def _size(arguments: Sequence[object]) -> int:
+    return sum(len(each) for each in arguments[1:] if isinstance(each, str))
 
 
 def _forget(job: str, but: int) -> Statement:
-    """All samples but the newest."""
+    """Deletes all samples but the newest."""
     kept = "SELECT id FROM samples WHERE job = $1 ORDER BY time DESC LIMIT $2"
     return f"DELETE FROM samples WHERE job = $1 AND id NOT IN ({kept})", (job, but)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
-from .recording import Moment, Recording
+from edl.demo.recording import Moment, Recording
 
 COLORS = ("#4c8dd6", "#e8833a", "#57b26a", "#b279a2")
 IDLE = "#4a4a4a"
@@ -47,11 +47,11 @@ def _column(recording: Recording, moment: Moment) -> list[str]:
 
 def _marks(recording: Recording, width: int) -> Text:
     line = [" "] * width
-    for act in recording.marks:
-        place = min(width - 1, int(act.at / (recording.seconds or 1.0) * width))
+    for event in recording.marks:
+        place = min(width - 1, int(event.at / (recording.seconds or 1.0) * width))
         while place < width - 1 and line[place] != " ":
             place += 1
-        line[place] = MARKS[(act.mark - 1) % len(MARKS)]
+        line[place] = MARKS[(event.mark - 1) % len(MARKS)]
     return Text(f"    {''.join(line)}\n", style="bold")
 
 

@@ -1,4 +1,4 @@
-"""What was seen, moment by moment: who held which cores, how the losses went, what was done and decided. Pure data."""
+"""The recording of a demonstration: who held which cores, losses, actions and decisions over time. Pure data."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from edl.api import quantity
+from edl.api.kubernetes import quantity
+from edl.api.labels import LABEL_JOB, LABEL_ROLE
 
 Kind = Literal["user", "fault", "decision"]
 
@@ -23,12 +24,12 @@ class Moment(msgspec.Struct, frozen=True):
         return round(sum(node.get(holder, 0) for node in self.held.values()) / 1000)
 
 
-class Act(msgspec.Struct, frozen=True):
+class TimelineEvent(msgspec.Struct, frozen=True):
     """`mark` numbers what is drawn into the charts; decisions carry none."""
 
     at: float
     kind: Kind
-    words: str
+    text: str
     mark: int = 0
     who: str = ""
 
@@ -38,7 +39,7 @@ class Recording(msgspec.Struct):
     node_cores: int
     holders: list[str] = []
     moments: list[Moment] = []
-    acts: list[Act] = []
+    events: list[TimelineEvent] = []
 
     @property
     def cores(self) -> int:
@@ -49,14 +50,14 @@ class Recording(msgspec.Struct):
         return self.moments[-1].at if self.moments else 0.0
 
     @property
-    def marks(self) -> list[Act]:
-        return [act for act in self.acts if act.mark]
+    def marks(self) -> list[TimelineEvent]:
+        return [event for event in self.events if event.mark]
 
-    def note(self, at: float, kind: Kind, words: str, who: str = "") -> Act:
+    def note(self, at: float, kind: Kind, text: str, who: str = "") -> TimelineEvent:
         mark = len(self.marks) + 1 if kind != "decision" else 0
-        act = Act(at, kind, words, mark, who)
-        self.acts.append(act)
-        return act
+        event = TimelineEvent(at, kind, text, mark, who)
+        self.events.append(event)
+        return event
 
     def sampled(self, columns: int) -> list[Moment]:
         """So many moments, evenly spread over the time; of what lies between two, the later one counts."""
@@ -79,13 +80,13 @@ def moment(at: float, pods: Iterable[Mapping[str, Any]], losses: Mapping[str, fl
     sizes: Counter[str] = Counter()
     for pod in pods:
         labels = pod["metadata"].get("labels") or {}
-        holder = labels.get("edl.dev/job") or labels.get("app", "")
+        holder = labels.get(LABEL_JOB) or labels.get("app", "")
         node, phase = pod["spec"].get("nodeName", ""), (pod.get("status") or {}).get("phase")
         if not node or phase not in ("Pending", "Running"):
             continue
         held.setdefault(node, Counter())[holder] += _millicores(pod["spec"]["containers"])
         leaving = bool(pod["metadata"].get("deletionTimestamp"))
-        if phase == "Running" and not leaving and labels.get("edl.dev/role", "trainer") == "trainer":
+        if phase == "Running" and not leaving and labels.get(LABEL_ROLE, "trainer") == "trainer":
             sizes[holder] += 1
     return Moment(at, held, sizes, losses)
 

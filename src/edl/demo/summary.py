@@ -1,20 +1,20 @@
-"""What it all came to, in a few lines."""
+"""Prints the outcome of the demonstration in a few lines."""
 
 from rich.console import Console
 from rich.text import Text
 
-from .cast import CLICKS, REGRESSION, SERVICE, SERVICE_CORES, SERVICE_PODS
-from .chart import chart
-from .story import Outcome
-from .view import line
+from edl.demo.chart import chart
+from edl.demo.scenario import Outcome
+from edl.demo.view import line
+from edl.demo.workloads import CLICKS, REGRESSION, SERVICE, SERVICE_CORES, SERVICE_PODS
 
 
 def show(console: Console, outcome: Outcome) -> None:
     color = console.is_terminal
     console.print()
     console.print(Text("What happened, and what was decided", style="bold"))
-    for act in outcome.recording.acts:
-        console.print(line(act), soft_wrap=True)
+    for event in outcome.recording.events:
+        console.print(line(event), soft_wrap=True)
     console.print()
     console.print(chart(outcome.recording, width=min(100, console.width - 8), color=color))
     console.print()
@@ -25,11 +25,11 @@ def show(console: Console, outcome: Outcome) -> None:
 def facts(outcome: Outcome) -> list[Text]:
     lines = []
     for job in (REGRESSION, CLICKS):
-        first, last, account = outcome.first_losses[job], outcome.last_losses[job], outcome.accounts[job]
+        first, last, account = outcome.first_losses[job], outcome.last_losses[job], outcome.task_counts[job]
         lines.append(
             _fact(
                 job,
-                (account.words, "green" if account.exactly_once else "bold red"),
+                (account.text, "green" if account.exactly_once else "bold red"),
                 "; ",
                 (f"loss {first:.3g} -> {last:.3g}", "green" if last < first else "bold red"),
             )
@@ -45,5 +45,5 @@ def facts(outcome: Outcome) -> list[Text]:
     return lines
 
 
-def _fact(about: str, *words: str | tuple[str, str]) -> Text:
-    return Text.assemble((f"{about:<12}", "bold"), *words)
+def _fact(about: str, *text: str | tuple[str, str]) -> Text:
+    return Text.assemble((f"{about:<12}", "bold"), *text)

@@ -1,11 +1,11 @@
-"""The same picture as an SVG: cores over time, stacked, what happened above them, and how the losses fell below."""
+"""The recording as an SVG: cores over time, stacked, events above them, losses below."""
 
 from collections.abc import Sequence
 from html import escape
 from math import log10
 
-from .chart import colors
-from .recording import Recording
+from edl.demo.chart import colors
+from edl.demo.recording import Recording
 
 WIDTH, LEFT, RIGHT = 900, 52, 20
 TOP, HEIGHT, GAP, LOSS_HEIGHT, FOOT = 54, 250, 40, 110, 24
@@ -37,8 +37,8 @@ def _y(recording: Recording, cores: float) -> float:
     return TOP + HEIGHT * (1 - cores / recording.cores)
 
 
-def _text(x: float, y: float, words: str, *, anchor: str = "start", fill: str = INK, more: str = "") -> str:
-    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' fill='{fill}' {more}>{escape(words)}</text>"
+def _text(x: float, y: float, text: str, *, anchor: str = "start", fill: str = INK, more: str = "") -> str:
+    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' fill='{fill}' {more}>{escape(text)}</text>"
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, *, stroke: str = GRID, more: str = "") -> str:
@@ -79,12 +79,12 @@ def _stairs(recording: Recording, heights: Sequence[int]) -> list[str]:
 
 def _marks(recording: Recording) -> list[str]:
     parts = []
-    for act in recording.marks:
-        x, fill = _x(recording, act.at), "#cf222e" if act.kind == "fault" else INK
+    for event in recording.marks:
+        x, fill = _x(recording, event.at), "#cf222e" if event.kind == "fault" else INK
         parts += [
             _line(x, TOP - 4, x, TOP + HEIGHT, stroke=fill, more="stroke-dasharray='3 3' stroke-opacity='0.6'"),
             f"<circle cx='{x:.1f}' cy='{TOP - 13}' r='9' fill='{fill}'/>",
-            _text(x, TOP - 9, str(act.mark), anchor="middle", fill="#ffffff", more="font-size='11'"),
+            _text(x, TOP - 9, str(event.mark), anchor="middle", fill="#ffffff", more="font-size='11'"),
         ]
     return parts
 
@@ -97,10 +97,9 @@ def _losses(recording: Recording) -> list[str]:
         _text(LEFT - 8, top + 10, "loss", anchor="end", fill=FAINT),
     ]
     palette = colors(recording.holders)
-    for holder in recording.holders:
+    training = [holder for holder in recording.holders if recording.losses(holder)]
+    for line, holder in enumerate(training):
         seen = recording.losses(holder)
-        if not seen:
-            continue
         logs = [log10(max(loss, 1e-9)) for _, loss in seen]
         least, span = min(logs), (max(logs) - min(logs)) or 1.0
         points = " ".join(
@@ -108,10 +107,9 @@ def _losses(recording: Recording) -> list[str]:
             for (at, _), value in zip(seen, logs, strict=True)
         )
         parts.append(f"<polyline points='{points}' fill='none' stroke='{palette[holder]}' stroke-width='2'/>")
-        at, last = seen[-1]
-        parts.append(
-            _text(_x(recording, at) - 4, top + LOSS_HEIGHT - 8, f"{last:.3g}", anchor="end", fill=palette[holder])
-        )
+        # Two jobs may end at the same time and both low: each has a line of its own, above the falling ends.
+        label = f"{holder} {seen[-1][1]:.3g}"
+        parts.append(_text(WIDTH - RIGHT, top + 10 + 15 * line, label, anchor="end", fill=palette[holder]))
     return parts
 
 
@@ -125,9 +123,9 @@ def _legend(recording: Recording) -> list[str]:
 
 def _acts(recording: Recording, top: float) -> list[str]:
     parts = []
-    for row, act in enumerate(recording.marks):
+    for row, event in enumerate(recording.marks):
         y = top + 18 * row
-        parts.append(_text(LEFT, y, f"{act.mark}", fill="#cf222e" if act.kind == "fault" else INK))
-        parts.append(_text(LEFT + 18, y, f"{act.at:.0f} s", fill=FAINT))
-        parts.append(_text(LEFT + 62, y, act.words))
+        parts.append(_text(LEFT, y, f"{event.mark}", fill="#cf222e" if event.kind == "fault" else INK))
+        parts.append(_text(LEFT + 18, y, f"{event.at:.0f} s", fill=FAINT))
+        parts.append(_text(LEFT + 62, y, event.text))
     return parts

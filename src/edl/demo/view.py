@@ -1,4 +1,4 @@
-"""How the demonstration shows itself: in a terminal the nodes, the jobs and what they hold, renewed as it goes; lines
+"""Views of a running demonstration: in a terminal the nodes, the jobs and what they hold, renewed as it goes; lines
 elsewhere."""
 
 from rich.columns import Columns
@@ -7,10 +7,10 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
-from edl.cli.live import Look, PlainScreen, render
-
-from .chart import IDLE, MARKS, chart, colors
-from .recording import Act, Recording
+from edl.cli.output.job_table import job_table
+from edl.cli.output.live import JobSnapshot, PlainScreen
+from edl.demo.chart import IDLE, MARKS, chart, colors
+from edl.demo.recording import Recording, TimelineEvent
 
 STYLES = {"user": "bold", "fault": "bold red", "decision": "dim"}
 
@@ -19,11 +19,11 @@ class PlainView:
     def __init__(self) -> None:
         self._screen = PlainScreen(every=5.0)
 
-    def tell(self, act: Act) -> None:
-        print(line(act).plain, flush=True)
+    def report(self, event: TimelineEvent) -> None:
+        print(line(event).plain, flush=True)
 
-    def show(self, recording: Recording, looks: list[Look]) -> None:
-        self._screen.show(looks)
+    def show(self, recording: Recording, snapshots: list[JobSnapshot]) -> None:
+        self._screen.show(snapshots)
 
     def close(self) -> None:
         pass
@@ -35,11 +35,11 @@ class LiveView:
         self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._live.start()
 
-    def tell(self, act: Act) -> None:
-        self._console.print(line(act), soft_wrap=True)
+    def report(self, event: TimelineEvent) -> None:
+        self._console.print(line(event), soft_wrap=True)
 
-    def show(self, recording: Recording, looks: list[Look]) -> None:
-        parts: list[RenderableType] = [nodes(recording), render(looks)] if looks else [nodes(recording)]
+    def show(self, recording: Recording, snapshots: list[JobSnapshot]) -> None:
+        parts: list[RenderableType] = [nodes(recording), job_table(snapshots)] if snapshots else [nodes(recording)]
         if self._console.height >= 38:
             parts.append(chart(recording, width=min(100, self._console.width - 8)))
         self._live.update(Group(*parts))
@@ -48,10 +48,10 @@ class LiveView:
         self._live.stop()
 
 
-def line(act: Act) -> Text:
-    mark = MARKS[(act.mark - 1) % len(MARKS)] if act.mark else " "
-    who = f"{act.who}: " if act.kind == "decision" else ""
-    return Text.assemble((f"{act.at:5.1f} s ", "dim"), (f"{mark} {who}{act.words}", STYLES[act.kind]))
+def line(event: TimelineEvent) -> Text:
+    mark = MARKS[(event.mark - 1) % len(MARKS)] if event.mark else " "
+    who = f"{event.who}: " if event.kind == "decision" else ""
+    return Text.assemble((f"{event.at:5.1f} s ", "dim"), (f"{mark} {who}{event.text}", STYLES[event.kind]))
 
 
 def nodes(recording: Recording) -> Columns:

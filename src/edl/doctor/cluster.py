@@ -1,22 +1,29 @@
-"""Whether a cluster can run jobs: its version, the kinds, an operator that leads, its webhook, Brain, nodes, jobs."""
+"""Diagnosis of a cluster: its version, kinds, leading operator, webhook, Brain, nodes and jobs."""
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
-from edl.api import timestamp
-from edl.api.crds import crds
+from edl.api.kubernetes import timestamp, version
+from edl.doctor.credentials import examine_credentials
 from edl.doctor.finding import Data, Finding, is_true, listed, note, ok, wrong
+from edl.jobs.crd_fields import Path, fields_of, told
+from edl.jobs.crds import crds
+from edl.operator.credentials.identity import Identity
 
-OLDEST = (1, 32)
 INSTALL = "edl install | kubectl apply -f -"
 UNSEEN_FOR = 30.0
+_PROBLEMS = {
+    "NameTaken": "blocked by names that others have",
+    "Refused": "refused by the API server",
+    "Stalled": "run without progress",
+}
+CAUSES = 3  # of failed jobs that are told in one line
 
 
-class ClusterSeen(msgspec.Struct, kw_only=True):
-    """What was read. None: it is not there. What may not be read is in `denied`, as the server called it."""
+class ClusterObjects(msgspec.Struct, kw_only=True):
+    """The objects that were read; None: it does not exist. `denied` names what the caller may not read."""
 
     version: str
     kinds: dict[str, Data | None] = {}
@@ -28,40 +35,46 @@ class ClusterSeen(msgspec.Struct, kw_only=True):
     claim: Data | None = None
     nodes: list[Data] = []
     jobs: list[Data] = []
+    identity: Identity | None = None
+    """None too if the caller may not read the installation's Secret."""
+    secrets: list[Data] = []
+    pods: list[Data] = []
+    """Those of jobs, as far as the identity is known."""
     denied: list[str] = []
 
 
-def examine_cluster(seen: ClusterSeen, now: float) -> list[Finding]:
+def examine_cluster(seen: ClusterObjects, now: float) -> list[Finding]:
     return [
         *_denied(seen),
         *_version(seen.version),
         *_kinds(seen),
+        *_kinds_over_time(seen),
         *_operator(seen, now),
         *_webhook(seen),
+        *examine_credentials(seen.identity, seen.secrets, seen.pods, seen.webhook),
         *_brain(seen),
         *_nodes(seen),
         *_jobs(seen, now),
     ]
 
 
-def _denied(seen: ClusterSeen) -> Iterator[Finding]:
+def _denied(seen: ClusterObjects) -> Iterator[Finding]:
     for what in seen.denied:
         yield note("rights", f"you may not read {what}, so nothing is said about it", "ask for the right to list it")
 
 
-def _version(version: str) -> Iterator[Finding]:
-    numbers = version.removeprefix("v").split(".")[:2]
-    if all(number.isdigit() for number in numbers) and tuple(map(int, numbers)) < OLDEST:
-        wanted = ".".join(map(str, OLDEST))
-        yield wrong("Kubernetes", f"{version} has no Jobs with spec.managedBy", f"upgrade the cluster to {wanted}")
+def _version(found: str) -> Iterator[Finding]:
+    if version.is_too_old(found):
+        fix = f"upgrade the cluster to {version.oldest()}"
+        yield wrong("Kubernetes", f"{found} has no Jobs with spec.managedBy", fix)
     else:
-        yield ok("Kubernetes", version)
+        yield ok("Kubernetes", found)
 
 
 # The kinds.
 
 
-def _kinds(seen: ClusterSeen) -> Iterator[Finding]:
+def _kinds(seen: ClusterObjects) -> Iterator[Finding]:
     missing = [name for name, crd in seen.kinds.items() if crd is None]
     older = [name for name, crd in seen.kinds.items() if crd is not None and _lacks(name, crd)]
     idle = [name for name, crd in seen.kinds.items() if crd is not None and not is_true(crd, "Established")]
@@ -70,48 +83,63 @@ def _kinds(seen: ClusterSeen) -> Iterator[Finding]:
     if idle:
         yield wrong("kinds", f"registered but not served: {listed(idle)}", f"kubectl describe crd {idle[0]}")
     if older:
-        yield wrong("kinds", f"older than this edl: {listed(older)}", f"renew them: {INSTALL}")
+        missing_fields = told(_lacks(older[0], seen.kinds[older[0]] or {}))
+        message = f"older than this edl: {listed(older)} (it lacks {missing_fields})"
+        yield wrong("kinds", message, f"renew them: {INSTALL}")
     if seen.kinds and not missing and not older and not idle:
         yield ok("kinds", f"{len(seen.kinds)} registered")
 
 
-def _lacks(name: str, found: Data) -> bool:
-    """Whether the registered kind misses fields that ours has."""
-    ours = next(crd for crd in crds() if crd["metadata"]["name"] == name)
-    return bool(_fields(ours["spec"]) - _fields(found["spec"]))
+def _lacks(name: str, found: Data) -> set[Path]:
+    """Fields that ours has and the registered kind misses."""
+    return fields_of(_ours(name)) - fields_of(found["spec"])
 
 
-def _fields(spec: Data) -> set[tuple[str, ...]]:
-    return {
-        (version["name"], *path)
-        for version in spec["versions"]
-        for path in _paths((version.get("schema") or {}).get("openAPIV3Schema") or {})
-    }
+def _adds(name: str, found: Data) -> set[Path]:
+    """Fields that the registered kind has and ours does not know."""
+    return fields_of(found["spec"]) - fields_of(_ours(name))
 
 
-def _paths(schema: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, inner in (schema.get("properties") or {}).items():
-        yield (*at, name)
-        yield from _paths(inner, (*at, name))
-    if isinstance(items := schema.get("items"), dict):
-        yield from _paths(items, (*at, "[]"))
+def _ours(name: str) -> Data:
+    spec: Data = next(crd["spec"] for crd in crds() if crd["metadata"]["name"] == name)
+    return spec
+
+
+def _kinds_over_time(seen: ClusterObjects) -> Iterator[Finding]:
+    """What an upgrade or its reverse left behind."""
+    there = {name: crd for name, crd in seen.kinds.items() if crd is not None}
+    newer = {name: extra for name, crd in there.items() if (extra := _adds(name, crd))}
+    if newer:
+        name, extra = next(iter(newer.items()))
+        message = f"newer than this edl: {listed(list(newer))} (it knows no {told(extra)})"
+        yield note("kinds", message, "use the edl of the operators; after a rollback, leave them: they serve both")
+    for name, crd in there.items():
+        known = {version["name"] for version in _ours(name)["versions"]}
+        if unknown := sorted(set((crd.get("status") or {}).get("storedVersions") or ()) - known):
+            message = f"{name} may be stored as {listed(unknown)}, which this edl does not know"
+            yield wrong("kinds", message, "use a newer edl: it reads them, and stores them anew")
 
 
 # The operator.
 
 
-def _operator(seen: ClusterSeen, now: float) -> Iterator[Finding]:
+def examine_leader(lease: Data | None, now: float) -> Finding:
+    """Whether an operator leads, by its lease."""
     start = f"{INSTALL}, or `edl operator`, or `edl up` on this machine"
-    spec = (seen.lease or {}).get("spec") or {}
-    holder = spec.get("holderIdentity") or ""
-    if seen.lease is None:
-        yield wrong("operator", "none has ever led here: nobody looks after jobs", start)
-    elif not holder:
-        yield wrong("operator", "none leads: the last one has stopped", start)
-    else:
-        yield _leader(holder, spec, now)
+    spec = (lease or {}).get("spec") or {}
+    if lease is None:
+        return wrong("operator", "none has ever led here: nobody looks after jobs", start)
+    if not spec.get("holderIdentity"):
+        return wrong("operator", "none leads: the last one has stopped", start)
+    return _leader(spec["holderIdentity"], spec, now)
+
+
+def _operator(seen: ClusterObjects, now: float) -> Iterator[Finding]:
+    if not any("leases" in what for what in seen.denied):
+        yield examine_leader(seen.lease, now)
     if seen.deployment is not None:
         yield from _replicas(seen.deployment)
+        holder = ((seen.lease or {}).get("spec") or {}).get("holderIdentity")
         if holder and seen.service is None:
             fix = "kubectl -n edl-system logs -l app.kubernetes.io/name=edl-operator | grep 'job service'"
             yield wrong("job service", "no EndpointSlice edl-job-service: pods cannot reach the operator", fix)
@@ -135,20 +163,20 @@ def _replicas(deployment: Data) -> Iterator[Finding]:
         yield note("operator", "a single replica: jobs go on without it, but nothing is scaled or replaced meanwhile")
 
 
-def _webhook(seen: ClusterSeen) -> Iterator[Finding]:
+def _webhook(seen: ClusterObjects) -> Iterator[Finding]:
     hooks = (seen.webhook or {}).get("webhooks") or ()
     if any(not hook["clientConfig"].get("caBundle") for hook in hooks):
-        words = "the webhook is not trusted yet: wrong jobs are stored, and refused in their status only"
-        yield note("webhook", words, "an operator that leads writes its CA there within seconds; see its log")
+        message = "the webhook is not trusted yet: wrong jobs are stored, and refused in their status only"
+        yield note("webhook", message, "an operator that leads writes its CA there within seconds; see its log")
 
 
-def _brain(seen: ClusterSeen) -> Iterator[Finding]:
+def _brain(seen: ClusterObjects) -> Iterator[Finding]:
     """A claim without a class waits for a default one: where there is one, the API server writes it into the claim."""
     claim = seen.claim or {}
     if (claim.get("status") or {}).get("phase") == "Pending" and not claim["spec"].get("storageClassName"):
-        words = "its claim waits for a volume, the cluster has no default StorageClass: trainers plan by local rules"
+        message = "its claim waits for a volume, the cluster has no default StorageClass: trainers plan by local rules"
         fix = "make a class the default one, or install with --brain-storage '' or --brain-database SECRET"
-        yield wrong("Brain", words, fix)
+        yield wrong("Brain", message, fix)
     elif seen.brain is not None and not (seen.brain.get("status") or {}).get("readyReplicas"):
         fix = "kubectl -n edl-system describe pods -l app.kubernetes.io/name=edl-brain"
         yield note("Brain", "it is not ready: trainers plan by local rules meanwhile", fix)
@@ -157,7 +185,7 @@ def _brain(seen: ClusterSeen) -> Iterator[Finding]:
 # Nodes and jobs.
 
 
-def _nodes(seen: ClusterSeen) -> Iterator[Finding]:
+def _nodes(seen: ClusterObjects) -> Iterator[Finding]:
     if any("nodes" in what for what in seen.denied):
         return
     ready = [one for one in seen.nodes if is_true(one, "Ready")]
@@ -171,25 +199,48 @@ def _nodes(seen: ClusterSeen) -> Iterator[Finding]:
         yield ok("nodes", f"{len(usable)} of {len(seen.nodes)} take pods")
 
 
-def _jobs(seen: ClusterSeen, now: float) -> Iterator[Finding]:
+def _jobs(seen: ClusterObjects, now: float) -> Iterator[Finding]:
     phases = Counter(phase_of(job) for job in seen.jobs)
     if phases:
         yield ok("jobs", ", ".join(f"{count} {phase or 'new'}" for phase, count in sorted(phases.items())))
+    yield from _failed([job for job in seen.jobs if phase_of(job) == "failed"])
     unseen = [_name(job) for job in seen.jobs if not phase_of(job) and _age(job, now) > UNSEEN_FOR]
     if unseen:
         fix = "is an operator of this version running? see `operator` above and its log"
         yield wrong("jobs", f"no operator has looked at {listed(unseen)}", fix)
-    for kind, words in (("NameTaken", "blocked by names that others have"), ("Refused", "refused by the API server")):
-        names = [_name(job) for job in seen.jobs if is_true(job, kind)]
-        if names:
-            yield wrong("jobs", f"{words}: {listed(names)}", f"edl doctor {names[0].rpartition('/')[2]}")
-    invalid = [_name(job) for job in seen.jobs if (job.get("status") or {}) and _is_invalid(job)]
-    if invalid:
-        yield wrong("jobs", f"not valid: {listed(invalid)}", f"edl doctor {invalid[0].rpartition('/')[2]}")
+    for kind, problem in _PROBLEMS.items():
+        yield from _of_jobs(problem, [job for job in seen.jobs if is_true(job, kind)])
+    yield from _of_jobs("not valid", [job for job in seen.jobs if (job.get("status") or {}) and _is_invalid(job)])
+
+
+def _of_jobs(problem: str, jobs: list[Data]) -> Iterator[Finding]:
+    if jobs:
+        fix = f"edl doctor {jobs[0]['metadata']['name']}{_flags(jobs[0])}"
+        yield wrong("jobs", f"{problem}: {listed([_name(job) for job in jobs])}", fix)
+
+
+def _failed(jobs: list[Data]) -> Iterator[Finding]:
+    if jobs:
+        causes = "; ".join(f"{_name(job)} ({failure_of(job)})" for job in jobs[:CAUSES])
+        more = f"; and {len(jobs) - CAUSES} more" if len(jobs) > CAUSES else ""
+        fix = f"edl doctor {jobs[0]['metadata']['name']}{_flags(jobs[0])}; delete those that are of no use any more"
+        yield wrong("jobs", f"failed: {causes}{more}", fix)
 
 
 def phase_of(job: Data) -> str:
     return str((job.get("status") or {}).get("phase") or "").lower()
+
+
+def failure_of(job: Data) -> str:
+    """Why a failed job failed, in one line."""
+    status = job.get("status") or {}
+    cause = status.get("root_cause") or status.get("rootCause") or {}
+    return " ".join(str(status.get("reason") or cause.get("reason") or "no reason is known").split())
+
+
+def _flags(job: Data) -> str:
+    namespace = job["metadata"].get("namespace", "default")
+    return f" -n {namespace}" if namespace != "default" else ""
 
 
 def _is_invalid(job: Data) -> bool:

@@ -1,4 +1,4 @@
-"""One sentence of a diagnosis: how bad it is, what it is about, and what to do."""
+"""A finding of a diagnosis: its severity, its subject, and the fix."""
 
 from typing import Any, Literal
 
@@ -13,20 +13,20 @@ class Finding(msgspec.Struct, frozen=True):
 
     level: Level
     about: str
-    words: str
+    message: str
     fix: str = ""
 
 
-def ok(about: str, words: str) -> Finding:
-    return Finding("ok", about, words)
+def ok(about: str, message: str) -> Finding:
+    return Finding("ok", about, message)
 
 
-def note(about: str, words: str, fix: str = "") -> Finding:
-    return Finding("note", about, words, fix)
+def note(about: str, message: str, fix: str = "") -> Finding:
+    return Finding("note", about, message, fix)
 
 
-def wrong(about: str, words: str, fix: str) -> Finding:
-    return Finding("wrong", about, words, fix)
+def wrong(about: str, message: str, fix: str) -> Finding:
+    return Finding("wrong", about, message, fix)
 
 
 def condition(item: Data, kind: str) -> Data:

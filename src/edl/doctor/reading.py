@@ -1,21 +1,24 @@
-"""Reads what a diagnosis of a cluster needs. What the caller may not read is noted, and the rest goes on."""
+"""Reads the objects that a diagnosis of a cluster needs. What the caller may not read is recorded, not fatal."""
 
 import asyncio
 from typing import Any
 
 import msgspec
 
-from edl.api.crds import crds
-from edl.api.kinds import JOB_RESOURCE, KINDS
-from edl.doctor.cluster import ClusterSeen
-from edl.doctor.finding import Data
-from edl.kube.client import Client
-from edl.kube.errors import ApiError
-from edl.kube.lease import LEASES
-from edl.kube.resource import Resource
-from edl.kube.transport import Request
-from edl.operator.resources import CRDS, NODES, resource_of
-from edl.operator.settings import BRAIN, LEASE, SERVICE, WEBHOOK
+from edl.api.labels import LABEL_UID
+from edl.doctor.cluster import ClusterObjects, examine_leader
+from edl.doctor.finding import Data, Finding
+from edl.jobs.crds import crds
+from edl.jobs.registry import JOB_KINDS
+from edl.kube.controllers.lease import LEASES
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.resource import Resource
+from edl.kube.rest.transport import Request
+from edl.operator.credentials.identity import Identity, read_identity
+from edl.operator.credentials.own_secret import find_secret
+from edl.operator.resources import CRDS, NODES, PODS, SECRETS, resource_of
+from edl.operator.settings import BRAIN, LEASE, SECRET, SERVICE, WEBHOOK
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
@@ -52,16 +55,24 @@ class Reader:
             raise error
 
 
-async def read_cluster(client: Client, namespace: str) -> ClusterSeen:
+async def read_leader(client: Client, namespace: str, now: float) -> Finding | None:
+    """Whether an operator leads; None if we may not know."""
+    reader = Reader(client)
+    lease = await reader.one(LEASES, LEASE, namespace)
+    return None if reader.denied else examine_leader(lease, now)
+
+
+async def read_cluster(client: Client, namespace: str) -> ClusterObjects:
     """`namespace` is the operator's."""
     answer = await client.raw(Request("GET", "/version"))
     version = str(msgspec.json.decode(answer.body, type=dict[str, Any]).get("gitVersion", "unknown"))
     reader = Reader(client)
     names = [crd["metadata"]["name"] for crd in crds()]
     found = await asyncio.gather(*(reader.one(CRDS, name) for name in names))
-    jobs = [await reader.all(resource_of(kind)) for kind in KINDS if kind is not JOB_RESOURCE]
+    jobs = [await reader.all(resource_of(kind)) for kind in JOB_KINDS]
+    identity = await read_identity_of(client, namespace)
     unread = {what.partition("/")[2] for what in reader.denied}
-    return ClusterSeen(
+    return ClusterObjects(
         version=version,
         kinds={name: crd for name, crd in zip(names, found, strict=True) if name not in unread},
         lease=await reader.one(LEASES, LEASE, namespace),
@@ -72,5 +83,27 @@ async def read_cluster(client: Client, namespace: str) -> ClusterSeen:
         claim=await reader.one(CLAIMS, BRAIN, namespace),
         nodes=await reader.all(NODES),
         jobs=[job for kind in jobs for job in kind],
+        identity=identity,
+        secrets=await _of_jobs(client, SECRETS) if identity is not None else [],
+        pods=await _of_jobs(client, PODS) if identity is not None else [],
         denied=reader.denied,
     )
+
+
+async def read_identity_of(client: Client, namespace: str) -> Identity | None:
+    """Administrators alone may read it; that others may not is no news."""
+    try:
+        return read_identity(await find_secret(client, namespace, SECRET))
+    except ApiError as error:
+        if error.is_forbidden:
+            return None
+        raise
+
+
+async def _of_jobs(client: Client, resource: Resource) -> list[Data]:
+    try:
+        return (await client.list(resource, labels=LABEL_UID)).items
+    except ApiError as error:
+        if error.is_forbidden:
+            return []
+        raise

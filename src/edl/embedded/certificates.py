@@ -1,4 +1,4 @@
-"""Where the embedded cluster keeps its certificate authority: a directory with `ca.crt` and `ca.key`, mode 0600.
+"""The certificate authority of an embedded cluster on disk: `ca.crt` and `ca.key` in one directory, mode 0600.
 
 It issues certificates for servers (the API server, process nodes) and for clients (the API server when it calls a
 node).

@@ -1,18 +1,20 @@
-"""$EDL_HOME: what an embedded cluster keeps on disk, and who may use it.
+"""$EDL_HOME: files of an embedded cluster, and the lock that lets one process use them.
 
-| file | what |
+| file | content |
 |---|---|
 | `store.db` | everything the API server knows |
 | `kubeconfig` | how to reach the cluster; `token` is its bearer token |
 | `pki/` | the certificate authority |
 | `pods/`, `data/` | pods' directories, jobs' data |
-| `images.yaml` | what stands behind image names (yours to write) |
-| `up.json`, `lock`, `up.log` | what runs, that it runs, what it says |
+| `images.yaml` | definitions of image names (yours to write) |
+| `up.json`, `lock`, `up.log` | the running cluster, its lock, its log |
+| `last.json` | the cluster before it |
 | `owner`, `network` | the mark of its processes, the addresses of its services |
 
 Nobody else can read any of it. Whoever holds the lock is the cluster; it ends with the process, however that ends.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -20,13 +22,13 @@ import random
 import secrets
 import socket
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """What `up.json` tells of a cluster that is up. `start` tells its process from a later one of the same number."""
+
+class RunningCluster(msgspec.Struct, frozen=True):
+    """Content of `up.json`. `start` distinguishes the process from a later one with the same pid."""
 
     pid: int
     start: int
@@ -37,11 +39,22 @@ class Running:
 
 
 class HomeInUseError(Exception):
-    """A cluster runs on this home already; `running` is what is known of it."""
+    """A cluster runs on this home already; `running` if it has recorded itself."""
 
-    def __init__(self, path: Path, running: Running | None) -> None:
+    def __init__(self, path: Path, running: RunningCluster | None) -> None:
         super().__init__(f"a cluster is running on {path} already")
         self.running = running
+
+
+class PortTakenError(Exception):
+    """Somebody else listens on the port that the API server was told to use."""
+
+
+class HomeUnusableError(Exception):
+    """The home cannot be written: a read-only file system, somebody else's directory, a file in its place."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"{path} cannot be used: {error.strerror}; EDL_HOME names another place")
 
 
 class Home:
@@ -51,38 +64,49 @@ class Home:
         self.kubeconfig = path / "kubeconfig"
         self.pki = path / "pki"
         self.data = path / "data"
+        self.logs = path / "logs"
+        """Of pods that are gone."""
         self.log = path / "up.log"
         self._state = path / "up.json"
+        self._last = path / "last.json"
 
     def make(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         self.path.chmod(0o700)
 
     def claim(self) -> "Claim":
-        """Become the one that uses this home; HomeInUseError if somebody else does."""
-        self.make()
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        """Lock this home for the caller; HomeInUseError if somebody else has, HomeUnusableError if nobody can.
+
+        What an earlier cluster recorded of itself is set aside: while the home is in use, `up.json` is the user's."""
+        try:
+            self.make()
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise HomeUnusableError(self.path, error) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(FileNotFoundError):
+                self._state.replace(self._last)
         except BlockingIOError:
             os.close(descriptor)
             raise HomeInUseError(self.path, self.running()) from None
+        except OSError as error:
+            os.close(descriptor)
+            raise HomeUnusableError(self.path, error) from None
         return Claim(descriptor)
 
-    def running(self) -> Running | None:
-        """What was last said to run here; it does only if the home is in use."""
-        try:
-            return Running(**json.loads(self._state.read_text()))
-        except (OSError, ValueError, TypeError):
-            return None
+    def running(self) -> RunningCluster | None:
+        """The cluster that uses this home, once it is up; only if the home is in use."""
+        return _recorded(self._state)
 
-    def tell(self, running: Running) -> None:
-        self._write(self._state, json.dumps(asdict(running), indent=1) + "\n")
+    def save_running(self, running: RunningCluster) -> None:
+        self._write(self._state, json.dumps(msgspec.structs.asdict(running), indent=1) + "\n")
 
     def last_port(self) -> int:
         """The port of the last time: kept if it is free, so that a copied kubeconfig stays good."""
-        known = self.running()
-        return int(known.url.rpartition(":")[2]) if known is not None else 0
+        known = _recorded(self._state) or _recorded(self._last)
+        port = known.url.rpartition(":")[2] if known is not None else ""
+        return int(port) if port.isdecimal() and int(port) < 65_536 else 0
 
     @property
     def token(self) -> str:
@@ -108,6 +132,14 @@ class Home:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
         temporary.replace(path)
+
+
+def _recorded(path: Path) -> RunningCluster | None:
+    """None if there is nothing, or nothing that makes sense."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunningCluster)
+    except (OSError, ValueError):
+        return None
 
 
 class Claim:

@@ -1,4 +1,4 @@
-"""One process node that joins a cluster by kubeconfig, in a process of its own."""
+"""Joins one process node to a cluster by kubeconfig, in a process of its own (`edl node`)."""
 
 import asyncio
 import os
@@ -6,33 +6,30 @@ import signal
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
 from edl.embedded.certificates import authority_at
 from edl.embedded.home import Home
-from edl.embedded.node.credentials import endpoint_tls
+from edl.embedded.node.endpoint_tls import endpoint_tls
 from edl.embedded.node.host import HostSettings, node_host
 from edl.embedded.node.node import NodeSettings, ProcessNode
-from edl.embedded.node.registration import capacity_of
+from edl.embedded.node.registration import DeclaredCapacity, capacity_of
 from edl.embedded.node.supervisor.sandbox import MODES
-from edl.kube.budget import Budget
-from edl.kube.client import Client
-from edl.kube.credentials import Account
-from edl.kube.kubeconfig import load_account
-from edl.kube.transport import HttpTransport
+from edl.kube.auth.credentials import ClientConfig
+from edl.kube.auth.kubeconfig import load_client_config
+from edl.kube.rest.client import Client
+from edl.kube.rest.rate_limiter import RateLimiter
+from edl.kube.rest.transport import HttpTransport
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinSettings:
+class JoinSettings(msgspec.Struct, frozen=True, kw_only=True):
     home: Path
     name: str
     kubeconfig: str | None
-    cpu: str
-    memory: str
-    gpu: int
-    resources: Mapping[str, str]
+    capacity: DeclaredCapacity
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, str]]
     sandbox: str
@@ -40,16 +37,16 @@ class JoinSettings:
 
 
 async def join(settings: JoinSettings, *, ready: Callable[[], None]) -> None:
-    """Until SIGTERM or SIGINT. The node tells the cluster that it stops, and its pods are gone when this returns."""
+    """Until SIGTERM or SIGINT. The node reports that it stops, and its pods are gone when this returns."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    account = load_account(settings.kubeconfig)
+    account = load_client_config(settings.kubeconfig)
     home = Home(settings.home)
     async with AsyncExitStack() as stack:
         claim = home.claim()
         stack.callback(claim.close)
-        client = Client(HttpTransport(account, user_agent="edl-node"), budget=Budget(qps=500, burst=1000))
+        client = Client(HttpTransport(account, user_agent="edl-node"), rate_limiter=RateLimiter(qps=500, burst=1000))
         stack.push_async_callback(client.close)
         host = await stack.enter_async_context(node_host(client, _host_settings(home, settings, account)))
         trusted = await _authority_of(account)
@@ -58,13 +55,7 @@ async def join(settings: JoinSettings, *, ready: Callable[[], None]) -> None:
             host,
             NodeSettings(
                 name=settings.name,
-                capacity=capacity_of(
-                    1,
-                    cpu=settings.cpu,
-                    memory=settings.memory,
-                    gpu=settings.gpu,
-                    resources=settings.resources,
-                ),
+                capacity=capacity_of(1, directory=home.path, declared=settings.capacity),
                 labels=settings.labels,
                 taints=settings.taints,
             ),
@@ -76,7 +67,7 @@ async def join(settings: JoinSettings, *, ready: Callable[[], None]) -> None:
         await stop.wait()
 
 
-def _host_settings(home: Home, settings: JoinSettings, account: Account) -> HostSettings:
+def _host_settings(home: Home, settings: JoinSettings, account: ClientConfig) -> HostSettings:
     server = urlsplit(account.server)
     return HostSettings(
         root=home.path,
@@ -91,7 +82,7 @@ def _host_settings(home: Home, settings: JoinSettings, account: Account) -> Host
     )
 
 
-async def _authority_of(account: Account) -> str:
+async def _authority_of(account: ClientConfig) -> str:
     """The authority that we trust for the API server is the one whose certificate it must show to us."""
     auth = await account.login(None)
     if not isinstance(auth.tls, ssl.SSLContext):

@@ -1,7 +1,5 @@
 """The kubeconfig by which kubectl and every other client find the embedded cluster."""
 
-from __future__ import annotations
-
 import base64
 
 import yaml

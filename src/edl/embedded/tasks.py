@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from edl.kube.errors import ApiError, KubeError
-from edl.kube.workqueue import WorkQueue
+from edl.kube.controllers.workqueue import WorkQueue
+from edl.kube.rest.errors import ApiError, KubeError
 
 log = logging.getLogger(__name__)
 K = TypeVar("K")
@@ -25,12 +25,12 @@ async def background(*parts: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def work(queue: WorkQueue[K], attend: Callable[[K], Awaitable[float | None]], name: str) -> None:
-    """One worker of a queue whose keys are not objects' names: `attend` returns when to look again, or nothing."""
+async def work(queue: WorkQueue[K], process: Callable[[K], Awaitable[float | None]], name: str) -> None:
+    """One worker of a queue whose keys are not objects' names: `process` returns a delay to requeue, or nothing."""
     while True:
         key, _ = await queue.get()
         try:
-            delay = await attend(key)
+            delay = await process(key)
             queue.forget(key)
             if delay is not None:
                 queue.add(key, delay=delay)

@@ -1,2 +1,4 @@
-"""What EDL is on a cluster: every object of an installation, as `edl install` prints it, as the Helm chart holds it
-and as `edl uninstall` removes it."""
+"""The objects of an installation on a cluster: built for `edl install` and the Helm chart, removed by `edl uninstall`.
+
+Nothing here runs in a cluster; what does is in `operator` and `brain`.
+"""

@@ -1,14 +1,14 @@
-"""Brain beside the operators: one pod without any right in the cluster, and where its history lasts.
+"""Objects of the Brain: one pod without any permission in the cluster, and the volume for its history.
 
-There is one, because SQLite has one writer and because jobs that compete for room must ask the same one; without it
-trainers plan by local rules, so that it may be away for a while. Key and certificate are in a Secret that operators
-make: the pod waits for it.
+There is one pod, because SQLite has one writer and because jobs that compete for capacity must ask the same Brain;
+without it trainers plan by local rules, so that it may be down for a while. Key and certificate are in a Secret that
+operators create: the pod waits for it.
 """
 
 from typing import Any
 
-from edl.install.choices import PART_OF, VERSION, Choices
-from edl.install.deployment import RESTRICTED, TMP, USER, pull_secrets
+from edl.install.options import PART_OF, QUOTA_CALLS, QUOTA_JOBS, QUOTA_MIB, VERSION, InstallOptions
+from edl.install.pods import RESTRICTED, TMP, USER, log_arguments, placement, pod_metadata, pull_secrets
 from edl.operator.settings import BRAIN, BRAIN_PORT
 
 SELECTOR = {"app.kubernetes.io/name": BRAIN}
@@ -17,75 +17,84 @@ HOME, PROOF = "/data", "/etc/edl-brain"
 DATABASE_KEY = "url"  # in the Secret that names a PostgreSQL
 
 
-def brain_objects(choices: Choices) -> list[dict[str, Any]]:
-    return [*([_claim(choices)] if claims(choices) else []), _service(choices), _deployment(choices)]
+def brain_objects(options: InstallOptions) -> list[dict[str, Any]]:
+    return [*([_claim(options)] if claims(options) else []), _service(options), _deployment(options)]
 
 
-def claims(choices: Choices) -> bool:
+def claims(options: InstallOptions) -> bool:
     """Whether the history is in a file that outlives the pod."""
-    return bool(choices.brain_storage) and not choices.brain_database
+    return bool(options.brain_storage) and not options.brain_database
 
 
-def _metadata(choices: Choices) -> dict[str, Any]:
-    return {"name": BRAIN, "namespace": choices.namespace, "labels": LABELS}
+def _metadata(options: InstallOptions) -> dict[str, Any]:
+    return {"name": BRAIN, "namespace": options.namespace, "labels": LABELS}
 
 
-def _claim(choices: Choices) -> dict[str, Any]:
-    """Of the cluster's default class."""
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": choices.brain_storage}}}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": _metadata(choices), "spec": spec}
+def _claim(options: InstallOptions) -> dict[str, Any]:
+    """Of the cluster's default class, unless one is named."""
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        **({"storageClassName": options.brain_storage_class} if options.brain_storage_class else {}),
+        "resources": {"requests": {"storage": options.brain_storage}},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": _metadata(options), "spec": spec}
 
 
-def _service(choices: Choices) -> dict[str, Any]:
+def _service(options: InstallOptions) -> dict[str, Any]:
     port = {"name": "https", "port": BRAIN_PORT, "targetPort": "https", "protocol": "TCP"}
     spec = {"selector": SELECTOR, "ports": [port]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(choices), "spec": spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(options), "spec": spec}
 
 
-def _deployment(choices: Choices) -> dict[str, Any]:
+def _deployment(options: InstallOptions) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(choices),
+        "metadata": _metadata(options),
         "spec": {
             "replicas": 1,
             "revisionHistoryLimit": 3,
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": SELECTOR},
-            "template": {"metadata": {"labels": LABELS}, "spec": _pod(choices)},
+            "template": {"metadata": pod_metadata(options, LABELS), "spec": _pod(options)},
         },
     }
 
 
-def _pod(choices: Choices) -> dict[str, Any]:
-    kept = {"persistentVolumeClaim": {"claimName": BRAIN}} if claims(choices) else {"emptyDir": {}}
+def _pod(options: InstallOptions) -> dict[str, Any]:
+    kept = {"persistentVolumeClaim": {"claimName": BRAIN}} if claims(options) else {"emptyDir": {}}
     return {
+        **({"serviceAccountName": account} if (account := options.brain_service_account) else {}),
         "automountServiceAccountToken": False,
-        **pull_secrets(choices),
+        **pull_secrets(options),
+        **placement(options),
         "securityContext": {
             "runAsNonRoot": True,
             "fsGroup": USER,
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(choices)],
+        "containers": [_container(options)],
         "volumes": [TMP, {"name": "history", **kept}, {"name": "proof", "secret": {"secretName": BRAIN}}],
     }
 
 
-def _container(choices: Choices) -> dict[str, Any]:
+def _container(options: InstallOptions) -> dict[str, Any]:
     return {
         "name": "brain",
-        "image": choices.image,
-        "imagePullPolicy": choices.pull_policy,
-        "args": arguments(),
-        "env": _environment(choices),
+        "image": options.whole_image,
+        "imagePullPolicy": options.pull_policy,
+        "args": arguments(options),
+        "env": _environment(options),
         "ports": [{"name": "https", "containerPort": BRAIN_PORT, "protocol": "TCP"}],
         "startupProbe": _probe("/healthz", periodSeconds=2, failureThreshold=60),
         "livenessProbe": _probe("/healthz", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
         # Not ready while its database does not answer: it is seen, and trainers are refused at once.
         "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5, failureThreshold=3),
-        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "resources": {
+            "requests": {"cpu": options.brain_cpu, "memory": options.brain_memory},
+            "limits": {"memory": options.brain_memory_limit},
+        },
         "securityContext": RESTRICTED,
         "volumeMounts": [
             {"name": "tmp", "mountPath": "/tmp"},
@@ -95,11 +104,26 @@ def _container(choices: Choices) -> dict[str, Any]:
     }
 
 
-def arguments() -> list[str]:
-    return ["brain", f"--listen=:{BRAIN_PORT}", f"--tls-cert={PROOF}/tls.crt", f"--tls-key={PROOF}/tls.key"]
+def arguments(options: InstallOptions) -> list[str]:
+    """Of `edl brain`. Quotas are told where they are not its own defaults."""
+    quotas = (
+        ("jobs", options.brain_quota_jobs, QUOTA_JOBS),
+        ("mib", options.brain_quota_mib, QUOTA_MIB),
+        ("calls", options.brain_quota_calls, QUOTA_CALLS),
+    )
+    return [
+        "brain",
+        f"--listen=:{BRAIN_PORT}",
+        f"--tls-cert={PROOF}/tls.crt",
+        f"--tls-key={PROOF}/tls.key",
+        *(["--share-history"] if options.brain_share_history else []),
+        *(f"--quota-{name}={given}" for name, given, default in quotas if given != default),
+        *log_arguments(options),
+        *options.brain_extra_args,
+    ]
 
 
-def _environment(choices: Choices) -> list[dict[str, Any]]:
+def _environment(options: InstallOptions) -> list[dict[str, Any]]:
     """With it `kubectl exec deploy/edl-brain -- edl brain jobs` knows whom to ask, and may."""
     plain = {
         "EDL_HOME": HOME,
@@ -108,10 +132,10 @@ def _environment(choices: Choices) -> list[dict[str, Any]]:
         "EDL_BRAIN_URL": f"https://localhost:{BRAIN_PORT}",
     }
     found: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in plain.items()]
-    if choices.brain_database:
-        reference = {"secretKeyRef": {"name": choices.brain_database, "key": DATABASE_KEY}}
+    if options.brain_database:
+        reference = {"secretKeyRef": {"name": options.brain_database, "key": DATABASE_KEY}}
         found.append({"name": "EDL_BRAIN_DATABASE", "valueFrom": reference})
-    return found
+    return [*found, *options.extra_env]
 
 
 def _probe(path: str, **timing: int) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""The Helm chart, made of the very objects that `edl install` prints: they are built once with marks in the place of
-the choices, and the marks become expressions. So the two cannot drift apart.
+"""Generates the Helm chart from the objects that `edl install` prints: they are built once with markers in place of the
+options, and the markers become template expressions. So the two cannot drift apart.
 
 CRDs are templates that stay when the release goes (Helm never upgrades what is in a `crds` directory), and so does what
 Brain has learned. The namespace is left out when the release itself lives in it, because Helm has made it then.
@@ -13,55 +13,57 @@ from typing import Any
 import msgspec
 
 from edl import __version__
-from edl.install.choices import Choices
+from edl.api.kubernetes import version
+from edl.install.deployment import apart
 from edl.install.manifests import Manifest, manifests
+from edl.install.option import Row, is_structured
+from edl.install.options import NAME, WEB, InstallOptions, rows
+from edl.install.permissions import JOBS_ROLE
+from edl.install.server_budgets import SERVERS
 from edl.install.text import yaml_text
+from edl.install.values import schema, values_text
 from edl.operator.settings import BRAIN
 
-_COUNT = 987654321  # stands for `replicas`, the one choice that is a number
-_OPTIONS = {
-    "pull_policy": ["IfNotPresent", "Always", "Never"],
-    "policy": ["cfs", "fulfillment"],
-    "available": ["limits", "requests"],
-}
-COMMENTS = {
-    "namespace": "Where everything goes. It is created, unless the release itself lives in it.",
-    "image": "EDL's image, for operators and for jobs that bring none.",
-    "pull_policy": "When nodes fetch it: IfNotPresent, Always or Never.",
-    "pull_secret": "A Secret of the namespace to fetch it with, if need be.",
-    "replicas": "Operators; one leads, the others wait with warm caches.",
-    "policy": "How sizes are decided: cfs or fulfillment.",
-    "max_load": "The share of the CPU that growth may use.",
-    "available": "What counts as used: limits or requests.",
-    "lease": "Seconds that a silent leader leads.",
-    "cpu": "Requests of one operator.",
-    "memory": "",
-    "memory_limit": "Its limit; CPU has none, for an operator that is throttled loses its lease.",
-    "create_namespace": "Create the namespace, with Pod Security set to restricted.",
-    "crds": "Install and upgrade the kinds. They stay when the release goes.",
-    "webhook": "Check jobs before they are stored.",
-    "brain": "Brain, which advises EasyDL jobs, beside the operators.",
-    "brain_storage": "The claim that its history lasts in, of the default class; '' : it goes with the pod.",
-    "brain_database": "A Secret of the namespace whose url names a PostgreSQL that keeps the history instead.",
-    "service_monitor": "For Prometheus' operator.",
-    "dashboard": "For Grafana's sidecar.",
-}
+_NUMBERS = 987654000  # one above it for each choice that is a number
+_CLUSTER_ROLE = f"templates/clusterrole-{NAME}.yaml"
 _CLAIMED = ".Values.brainStorage (not .Values.brainDatabase)"  # each of these
 _KEPT = ("CustomResourceDefinition", "PersistentVolumeClaim")
+# Parts that may be left out, by the name that all their objects bear.
+_PARTS = {BRAIN: ".Values.brain", WEB: ".Values.web"}
 _GUARDS = {
-    f"Service {BRAIN}": ".Values.brain",
-    f"Deployment {BRAIN}": ".Values.brain",
-    "PersistentVolumeClaim": f"and .Values.brain {_CLAIMED}",
+    "ServiceAccount": ".Values.createServiceAccount",
+    "Certificate": ".Values.certManagerIssuer",
+    "PersistentVolumeClaim": _CLAIMED,
     "Namespace": "and .Values.createNamespace (ne .Release.Namespace .Values.namespace)",
     "CustomResourceDefinition": ".Values.crds",
     "ValidatingWebhookConfiguration": ".Values.webhook",
     "ServiceMonitor": ".Values.serviceMonitor",
+    "PodMonitor": ".Values.podMonitor",
+    "PrometheusRule": ".Values.alerts",
     "ConfigMap": ".Values.dashboard",
 }
 # Lines that are there by choice, when they are, and what is in their place if not.
 _CHOSEN = (
     (r" *imagePullSecrets:\n *- name: '@pullSecret@'\n", ".Values.pullSecret", ""),
     (r" *- --brain\n", ".Values.brain", ""),
+    (r" *- --brain-url=.*\n *- --brain-key=.*\n *- --brain-ca=.*\n", ".Values.brain", ""),
+    (r" *- podSelector:\n *matchLabels:\n *app.kubernetes.io/name: edl-web\n", ".Values.web", ""),
+    (r" *- --actions\n", ".Values.webActions", ""),
+    (r" *- --log-format=@logFormat@\n", 'ne .Values.logFormat "text"', ""),
+    (r" *- --verbose\n", ".Values.verbose", ""),
+    (r" *- --share-history\n", ".Values.brainShareHistory", ""),
+    (r"- apiGroups:\n(?:  .*\n)*?  - '@authoritySecret@'\n", ".Values.authoritySecret", ""),
+    (
+        r"( *)- from:\n *- ipBlock:\n *cidr: '@apiServerCidr@'\n *ports:\n",
+        ".Values.apiServerCidr",
+        r"\1- ports:\n",
+    ),
+    (r" *- ipBlock:\n *cidr: '@apiServerCidr@'\n(?= *ports:\n *- port: 8443)", ".Values.apiServerCidr", ""),
+    (
+        r" *- from:\n *- namespaceSelector:\n *matchLabels:\n.*'@metricsFrom@'\n *ports:\n *- port: .*\n.*\n",
+        ".Values.metricsFrom",
+        "",
+    ),
     (r" *- name: EDL_BRAIN_DATABASE\n(?:.*\n){4}", ".Values.brainDatabase", ""),
     (
         r"( *)emptyDir: \{\}\n",
@@ -69,10 +71,13 @@ _CHOSEN = (
         rf"\1persistentVolumeClaim:\n\1  claimName: {BRAIN}\n",
     ),
 )
+_LEFT_OUT = "cpu|priorityClassName|serviceAccountName|storageClassName"  # fields that are not there if they are empty
+# What is in the place of a map or list that is empty.
+_INSTEAD = {"affinity": apart()}
 _NOTES = """EDL is in namespace {{ .Values.namespace }}:
   kubectl -n {{ .Values.namespace }} get pods
   kubectl get trainingjobs -A
-{{- if and .Values.brain .Values.brainStorage (not .Values.brainDatabase) }}
+{{- if and .Values.brain .Values.brainStorage (not .Values.brainDatabase) (not .Values.brainStorageClass) }}
 Brain's history needs a default storage class. Is its pod pending? Have none kept: --set brainStorage=
 {{- end }}
 {{- if eq .Release.Namespace .Values.namespace }}
@@ -91,48 +96,80 @@ def write_chart(directory: Path) -> None:
 
 def chart() -> dict[str, str]:
     """The text of every file, by its path in the chart."""
-    files = {"Chart.yaml": _about(), "values.yaml": _values(), "values.schema.json": _schema()}
+    files = {
+        "Chart.yaml": _about(),
+        "values.yaml": values_text(),
+        "values.schema.json": json.dumps(schema(), indent=2) + "\n",
+    }
     for body in _objects():
-        metadata = body["metadata"]
-        name = f"templates/{body['kind'].lower()}-{metadata['name']}.yaml".replace(f"-{_mark('namespace')}", "")
-        files[name] = _template(body)
+        files[_file_name(body)] = _template(body)
+    for name, text in files.items():
+        for part, value in ((JOBS_ROLE, "namespaces"), (SERVERS, "serverBudgets")):
+            if f"-{part}." in name:
+                files[name] = _for_each_namespace(text, value)
+    files[_CLUSTER_ROLE] = _either(files[_CLUSTER_ROLE], _template(_cluster_role()))
     return files | {"templates/NOTES.txt": _NOTES}
 
 
+def _file_name(body: Manifest) -> str:
+    """After the object's default name, except for the namespace, of which there is one."""
+    kind, name = body["kind"].lower(), body["metadata"]["name"]
+    defaults = {_mark(row): row.default for row in rows()}
+    return f"templates/{kind}.yaml" if kind == "namespace" else f"templates/{kind}-{defaults.get(name, name)}.yaml"
+
+
+def _for_each_namespace(text: str, value: str) -> str:
+    own = text.replace(f"'{{{{ .Values.{value} }}}}'", "'{{ . }}'").replace(".Values.", "$.Values.")
+    return f'{{{{- if .Values.{value} }}}}\n{{{{- range splitList "," .Values.{value} }}}}\n---\n{own}' + (
+        "{{- end }}\n{{- end }}\n"
+    )
+
+
+def _either(limited: str, whole: str) -> str:
+    return f"{{{{- if .Values.namespaces }}}}\n{limited}{{{{- else }}}}\n{whole}{{{{- end }}}}\n"
+
+
+def _cluster_role() -> Manifest:
+    """Of an operator that looks after jobs everywhere."""
+    everywhere = manifests(msgspec.structs.replace(_marked(), namespaces=""))
+    return next(body for body in everywhere if (body["kind"], body["metadata"]["name"]) == ("ClusterRole", NAME))
+
+
 def _objects() -> list[Manifest]:
-    """Of all choices at once. A database and a claim exclude each other: the claim is of those without a database."""
+    """Of all options at once. A database and a claim exclude each other: the claim is of those without a database."""
     claimed = manifests(msgspec.structs.replace(_marked(), brain_database=""))
     return [*manifests(_marked()), *(body for body in claimed if body["kind"] == "PersistentVolumeClaim")]
 
 
-def value_name(field: str) -> str:
-    first, *rest = field.split("_")
-    return first + "".join(map(str.capitalize, rest))
+def _mark(row: Row) -> str:
+    return f"@{row.value}@"
 
 
-def _mark(field: str) -> str:
-    return f"@{value_name(field)}@"
+def _marked() -> InstallOptions:
+    """Every option set, to something that can be found again in the objects."""
+    return InstallOptions(**{row.field: _marker(number, row) for number, row in enumerate(rows())})
 
 
-def _marked() -> Choices:
-    marks: dict[str, Any] = {}
-    for field, default in _defaults().items():
-        marks[field] = True if isinstance(default, bool) else _COUNT if isinstance(default, int) else _mark(field)
-    return Choices(**marks)
-
-
-def _defaults() -> dict[str, Any]:
-    defaults = Choices()
-    return {field: getattr(defaults, field) for field in Choices.__struct_fields__}
+def _marker(number: int, row: Row) -> Any:
+    if is_structured(row):
+        return {_mark(row): ""} if isinstance(row.default, dict) else [_mark(row)]
+    return {"switch": True, "number": _NUMBERS + number}.get(row.form, _mark(row))
 
 
 def _template(body: Manifest) -> str:
     if body["kind"] in _KEPT:
         body = {**body, "metadata": {**body["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
     text = yaml_text([body]).removeprefix("---\n").replace("{{", '{{ "{{" }}')
-    text = _expressions(_by_choice(text))
-    guard = _GUARDS.get(f"{body['kind']} {body['metadata']['name']}") or _GUARDS.get(body["kind"])
+    text = _expressions(_with_maps_and_lists(_by_choice(text)))
+    guard = _guard(body["kind"], body["metadata"]["name"])
     return f"{{{{- if {guard} }}}}\n{text}{{{{- end }}}}\n" if guard else text
+
+
+def _guard(kind: str, name: str) -> str:
+    """What must be wanted for an object to be there: its part, and itself."""
+    own = None if (kind, name) == ("ServiceAccount", WEB) else _GUARDS.get(kind)  # that one is always made
+    wanted = [found for found in (_PARTS.get(name), own) if found]
+    return f"and {' '.join(wanted)}" if len(wanted) > 1 else "".join(wanted)
 
 
 def _by_choice(text: str) -> str:
@@ -140,11 +177,53 @@ def _by_choice(text: str) -> str:
         other = f"{{{{- else }}}}\n{otherwise}" if otherwise else ""
         chosen = rf"{{{{- if {condition} }}}}\n\g<0>{other}{{{{- end }}}}\n"
         text = re.sub(f"^{lines}", chosen, text, flags=re.MULTILINE)
+    return _without_defaults(_each_pull_secret(text))
+
+
+def _each_pull_secret(text: str) -> str:
+    each = r"""{{- range splitList "," .Values.pullSecret }}\n\1- name: '{{ . }}'\n{{- end }}\n"""
+    return re.sub(r"^( *)- name: '@pullSecret@'\n", each, text, flags=re.MULTILINE)
+
+
+def _without_defaults(text: str) -> str:
+    """Lines that hold one option, and are there only if it is set: to anything, or to another number than its own."""
+    for number, row in enumerate(rows()):
+        if row.form == "number":
+            line, condition = rf"- --quota-\w+={_NUMBERS + number}", f"ne (int .Values.{row.value}) {row.default}"
+        elif row.default == "":
+            line = rf"(?:- --[\w-]+={_mark(row)}|(?:{_LEFT_OUT}): '{_mark(row)}')"
+            condition = f".Values.{row.value}"
+        else:
+            continue
+        chosen = rf"{{{{- if {condition} }}}}\n\g<0>{{{{- end }}}}\n"
+        text = re.sub(rf"^ *{line}\n", chosen, text, flags=re.MULTILINE)
     return text
 
 
+def _with_maps_and_lists(text: str) -> str:
+    """A field that holds nothing but the option goes with it; what is added to a map or list goes alone."""
+    names = "|".join(row.value for row in rows() if is_structured(row))
+    marked = rf"(?P<indent> *)(?:- '@(?P<item>{names})@'|'@(?P<key>{names})@': '')\n"
+    whole = re.compile(rf"^(?P<field> *[\w.]+:\n){marked}", re.MULTILINE)
+    added = re.compile(rf"^(?P<field>){marked}", re.MULTILINE)
+    return added.sub(_structured, whole.sub(_structured, text))
+
+
+def _structured(match: re.Match[str]) -> str:
+    value, indent = match["item"] or match["key"], match["indent"]
+    otherwise = ""
+    if value in _INSTEAD:
+        lines = yaml_text([_INSTEAD[value]]).removeprefix("---\n").splitlines(keepends=True)
+        otherwise = f"{{{{- else }}}}\n{match['field']}" + "".join(indent + line for line in lines)
+    text = f"{{{{- with .Values.{value} }}}}\n{match['field']}{{{{ toYaml . | indent {len(indent)} }}}}\n"
+    return f"{text}{otherwise}{{{{- end }}}}\n"
+
+
 def _expressions(text: str) -> str:
-    return re.sub(r"@([a-zA-Z]+)@", r"{{ .Values.\1 }}", text).replace(str(_COUNT), "{{ .Values.replicas }}")
+    text = text.replace("@@imageDigest@", "{{ with .Values.imageDigest }}@{{ . }}{{ end }}")
+    for number, row in enumerate(rows()):
+        text = text.replace(str(_NUMBERS + number), f"{{{{ int .Values.{row.value} }}}}")
+    return re.sub(r"@([a-zA-Z]+)@", r"{{ .Values.\1 }}", text)
 
 
 def _about() -> str:
@@ -155,34 +234,6 @@ def _about() -> str:
         "type": "application",
         "version": __version__,
         "appVersion": __version__,
-        "kubeVersion": ">=1.32.0-0",
+        "kubeVersion": f">={version.oldest()}.0-0",
     }
     return yaml_text([about]).removeprefix("---\n")
-
-
-def _values() -> str:
-    lines = []
-    for field, default in _defaults().items():
-        lines += [f"# {COMMENTS[field]}"] if COMMENTS[field] else []
-        lines.append(f"{value_name(field)}: {json.dumps(default)}")
-    return "\n".join(lines) + "\n"
-
-
-def _schema() -> str:
-    """Helm refuses a value that is not one of these, rather than ignoring a slip of the pen."""
-    properties: dict[str, Any] = {"global": {"type": "object"}}
-    for field, default in _defaults().items():
-        if isinstance(default, bool):
-            allowed: dict[str, Any] = {"type": "boolean"}
-        elif isinstance(default, int):
-            allowed = {"type": "integer", "minimum": 1}
-        else:
-            allowed = {"enum": _OPTIONS[field]} if field in _OPTIONS else {"type": ["string", "number"]}
-        properties[value_name(field)] = allowed
-    schema = {
-        "$schema": "https://json-schema.org/draft-07/schema#",
-        "type": "object",
-        "additionalProperties": False,
-        "properties": properties,
-    }
-    return json.dumps(schema, indent=2) + "\n"

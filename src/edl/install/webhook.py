@@ -1,16 +1,16 @@
-"""How API servers are told to have jobs checked before they store them. Whom to trust is written in by the operator."""
+"""The configuration of the validating webhook. The operator adds its CA to it later."""
 
 from typing import Any
 
-from edl.api.kinds import KINDS
-from edl.install.choices import LABELS, Choices
+from edl.install.options import LABELS, InstallOptions
+from edl.jobs.registry import KINDS
 from edl.operator.settings import WEBHOOK
 
 PATH = "/validate"
 
 
-def webhook(choices: Choices) -> dict[str, Any]:
-    """Without an answer within seconds the job is stored as it is: the operator judges it again in any case."""
+def webhook(options: InstallOptions) -> dict[str, Any]:
+    """Without an answer within seconds the job is stored as it is: the operator validates it again in any case."""
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
@@ -24,7 +24,7 @@ def webhook(choices: Choices) -> dict[str, Any]:
                 "matchPolicy": "Equivalent",
                 "timeoutSeconds": 5,
                 "clientConfig": {
-                    "service": {"name": WEBHOOK, "namespace": choices.namespace, "path": PATH, "port": 443}
+                    "service": {"name": WEBHOOK, "namespace": options.namespace, "path": PATH, "port": 443}
                 },
                 "rules": [
                     {

@@ -1,4 +1,5 @@
-"""From a job, what exists of it and the size granted to it, to the objects that should exist and the status to show.
+"""The job kinds. Each decides from a job, its observed objects and the size granted to it which objects should exist
+and which status to show.
 
-Pure: time and everything seen are arguments, what is to be done comes back as data. `edl.operator` carries it out.
+Pure: time and everything observed are arguments, actions come back as data. `edl.operator` runs them.
 """

@@ -1,8 +1,8 @@
-"""The installation's own Brain: operators make the Secret by which it is known, and tell trainers where it is.
+"""The Secret of the Brain that was installed with the operators: its token key and its certificate.
 
-Its key comes from the installation's, so that every operator can make tokens without reading anything, and its
-certificate from the authority that pods of jobs trust already. The Brain itself has no right in the cluster: it finds
-both in its pod, and a new certificate takes the old one's place there.
+The key is derived from the installation's, so that every operator can make tokens without reading the Secret; the
+certificate is issued by the authority that pods of jobs trust already. The Brain itself has no permission in the
+cluster: both are mounted into its pod, where a renewed certificate replaces the old one.
 """
 
 import asyncio
@@ -13,13 +13,14 @@ import logging
 import ssl
 from datetime import UTC, datetime
 
-from edl.api.core import Secret
+from edl.api.kubernetes.core import Secret
+from edl.brain.tokens import METRICS, mint
 from edl.certificates import Pair
-from edl.kube.client import Client
-from edl.kube.errors import ApiError, KubeError
-from edl.operator.identity import LIFETIME, RENEW_BEFORE, Identity
-from edl.operator.own_secret import find_secret, write_secret
-from edl.operator.settings import BRAIN, BRAIN_PORT, BrainSettings
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError, KubeError
+from edl.operator.credentials.identity import LIFETIME, RENEW_BEFORE, Identity
+from edl.operator.credentials.own_secret import find_secret, write_secret
+from edl.operator.settings import BRAIN, BRAIN_PORT, METRICS_TOKEN, BrainSettings
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +29,14 @@ EVERY, AGAIN = 3600.0, 15.0
 
 def own_brain(identity: Identity, namespace: str) -> BrainSettings:
     key = hmac.new(identity.key, b"brain", hashlib.sha256).hexdigest()
-    return BrainSettings(f"https://{BRAIN}.{namespace}.svc:{BRAIN_PORT}", key.encode(), identity.ca)
+    return BrainSettings(f"https://{BRAIN}.{namespace}.svc:{BRAIN_PORT}", key.encode(), identity.trusted)
 
 
-async def keep_brain(client: Client, identity: Identity, namespace: str) -> None:
-    """For ever. Jobs do not need a Brain, so a failure is told and tried again."""
+async def maintain_brain_secret(client: Client, identity: Identity, namespace: str) -> None:
+    """For ever. Jobs do not need a Brain, so a failure is logged and tried again."""
     while True:
         try:
-            await provide_brain(client, identity, namespace)
+            await ensure_brain_secret(client, identity, namespace)
             pause = EVERY
         except KubeError as error:
             log.warning("the Brain's Secret could not be looked after: %s", error)
@@ -43,8 +44,10 @@ async def keep_brain(client: Client, identity: Identity, namespace: str) -> None
         await asyncio.sleep(pause)
 
 
-async def provide_brain(client: Client, identity: Identity, namespace: str, *, now: datetime | None = None) -> bool:
-    """Whether it was written: it was not there, is not of this installation, or must be renewed."""
+async def ensure_brain_secret(
+    client: Client, identity: Identity, namespace: str, *, now: datetime | None = None
+) -> bool:
+    """Writes the Secret if it is absent, of another installation, or due for renewal. Returns whether it did."""
     found = await find_secret(client, namespace, BRAIN)
     if found is not None and _serves(found, identity, namespace, now or datetime.now(UTC)):
         return False
@@ -64,7 +67,13 @@ def _names(namespace: str) -> list[str]:
 def _made(identity: Identity, namespace: str) -> dict[str, bytes]:
     pair = identity.authority.issue("edl brain", hosts=_names(namespace), lifetime=LIFETIME)
     key = own_brain(identity, namespace).key
-    return {"key": key, "ca.crt": identity.ca.encode(), "tls.crt": pair.certificate, "tls.key": pair.key}
+    return {
+        "key": key,
+        "ca.crt": identity.trusted.encode(),
+        "tls.crt": pair.certificate,
+        "tls.key": pair.key,
+        METRICS_TOKEN: mint(key, METRICS).encode(),
+    }
 
 
 def _serves(found: Secret, identity: Identity, namespace: str, now: datetime) -> bool:
@@ -72,7 +81,10 @@ def _serves(found: Secret, identity: Identity, namespace: str, now: datetime) ->
         data = {name: base64.b64decode(value) for name, value in found.data.items()}
         pair = Pair(data["tls.crt"], data["tls.key"])
         pair.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-        ours = (data["key"], data["ca.crt"]) == (own_brain(identity, namespace).key, identity.ca.encode())
-        return ours and set(_names(namespace)) <= pair.hosts and pair.ends - now > RENEW_BEFORE
+        ours = (data["key"], data["ca.crt"]) == (own_brain(identity, namespace).key, identity.trusted.encode())
+        ours = ours and data[METRICS_TOKEN] == mint(data["key"], METRICS).encode()
+        authority = identity.authority
+        lasts = pair.ends - now > RENEW_BEFORE or pair.ends >= authority.ends
+        return ours and set(_names(namespace)) <= pair.hosts and lasts and authority.issued(pair)
     except (KeyError, ValueError, ssl.SSLError):
         return False

@@ -1,4 +1,8 @@
-"""Makes sure that the API server knows our kinds, and is one that we can work with."""
+"""Checks the API server's version and kinds, and registers the kinds that it lacks. Never changes one that is there.
+
+An operator of this version and the kinds of another work together: fields are only ever added. What older kinds drop is
+told in the log.
+"""
 
 import asyncio
 import logging
@@ -6,34 +10,32 @@ from typing import Any
 
 import msgspec
 
-from edl.api.crds import crds
-from edl.kube.client import Client
-from edl.kube.errors import ApiError
-from edl.kube.transport import Request
+from edl.api.kubernetes import version
+from edl.jobs.crd_fields import Path, fields_of, schema_fields, told
+from edl.jobs.crds import crds
+from edl.jobs.registry import KINDS
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.transport import Request
 from edl.operator.resources import CRDS
 
 log = logging.getLogger(__name__)
 
-OLDEST = (1, 32)
 ESTABLISHED_WITHIN = 30.0
 
 
 class UnsupportedError(Exception):
-    """This API server cannot do what we need; the message says what."""
+    """The API server lacks what EDL needs; the message says what."""
 
 
 async def check_version(client: Client) -> str:
-    """Jobs that another controller manages (spec.managedBy) are what we build on; older servers ignore the field and
-    would run every trainer twice."""
+    """Returns the server's version. Raises UnsupportedError if it is too old."""
     answer = await client.raw(Request("GET", "/version"))
     found = msgspec.json.decode(answer.body, type=dict[str, Any])
     name = str(found.get("gitVersion", "unknown"))
-    numbers = name.removeprefix("v").split(".")[:2]
-    if all(number.isdigit() for number in numbers) and tuple(map(int, numbers)) < OLDEST:
-        wanted = ".".join(map(str, OLDEST))
-        raise UnsupportedError(
-            f"this is Kubernetes {name}; EDL needs {wanted} or newer (Jobs with spec.managedBy). Upgrade the cluster."
-        )
+    if version.is_too_old(name):
+        needed = f"EDL needs {version.oldest()} or newer (Jobs with spec.managedBy)"
+        raise UnsupportedError(f"this is Kubernetes {name}; {needed}. Upgrade the cluster.")
     return name
 
 
@@ -43,7 +45,7 @@ async def register_crds(client: Client) -> list[str]:
     for body in crds():
         name = body["metadata"]["name"]
         try:
-            await client.get(CRDS, name)
+            _tell_older(name, fields_of(body["spec"]) - fields_of((await client.get(CRDS, name))["spec"]))
             continue
         except ApiError as error:
             if not error.is_not_found:
@@ -58,6 +60,48 @@ async def register_crds(client: Client) -> list[str]:
         log.info("registered %s", ", ".join(registered))
     await _wait_established(client)
     return registered
+
+
+async def check_kinds(client: Client) -> None:
+    """Compares the kinds that are served with ours, by what every account may read. Tells, and refuses nothing: kinds
+    may come a moment later than the operator, and older ones work but for what they lack."""
+    for kind in KINDS:
+        missing: set[Path] = set()
+        for version_name in kind.versions:
+            try:
+                answer = await client.raw(Request("GET", f"/openapi/v3/apis/{kind.group}/{version_name}"))
+            except ApiError as error:
+                if error.is_not_found:
+                    log.warning("the API server does not serve %s yet; `edl crds` prints the kinds", kind.crd_name)
+                    return
+                raise
+            served = _schema_of(msgspec.json.decode(answer.body, type=dict[str, Any]), kind.name)
+            missing |= {(version_name, *path) for path in _wanted(kind.crd_name, version_name) - served}
+        _tell_older(kind.crd_name, missing)
+
+
+def _schema_of(document: dict[str, Any], kind: str) -> set[Path]:
+    """The fields of a kind in an OpenAPI document. Those of every object are not written out there."""
+    schemas = (document.get("components") or {}).get("schemas") or {}
+    named = (
+        one
+        for one in schemas.values()
+        if any(each.get("kind") == kind for each in one.get("x-kubernetes-group-version-kind") or ())
+    )
+    return set(schema_fields(next(named, {})))
+
+
+def _wanted(name: str, version_name: str) -> set[Path]:
+    spec = next(body["spec"] for body in crds() if body["metadata"]["name"] == name)
+    paths = {path[1:] for path in fields_of(spec) if path[0] == version_name}
+    return {path for path in paths if path and path[0] in ("spec", "status")}
+
+
+def _tell_older(name: str, missing: set[Path]) -> None:
+    if missing:
+        log.warning(
+            "%s is older than this operator: the API server drops %s; apply what `edl crds` prints", name, told(missing)
+        )
 
 
 async def _wait_established(client: Client) -> None:

@@ -1,7 +1,7 @@
 """The operator's log: text for people, or one JSON object per line; either names the job that a line is about.
 
-What is logged while a job is being looked at is about that job, whoever logs it: the key of the look travels with the
-task, and not through every call.
+Lines logged during the reconcile of a job carry its name, whoever logs them: the key is a context variable of the task,
+not an argument of every call.
 """
 
 import json
@@ -9,15 +9,14 @@ import logging
 import sys
 from typing import Any, Literal, TextIO
 
-from edl.api import timestamp
-from edl.kube.controller import current
+from edl.api.kubernetes import timestamp
+from edl.kube.controllers.controller import current
 
 Format = Literal["text", "json"]
-FORMATS: tuple[Format, ...] = ("text", "json")
 
 
-class OfAJob(logging.Filter):
-    """Gives every record `job` and `kind`, both empty if it is about none."""
+class JobContext(logging.Filter):
+    """Adds `job` and `kind` of the reconcile to every record; both are empty outside of one."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind, namespace, name = current.get() or ("", "", "")
@@ -44,15 +43,15 @@ class JsonFormatter(logging.Formatter):
 class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         job = getattr(record, "job", "")
-        # A message that names the job itself need not be told twice.
+        # A message that names the job itself needs no prefix.
         record.about = f"{job}: " if job and job not in record.getMessage() else ""
         return super().format(record)
 
 
-def set_up(form: Format, *, verbose: bool = False, stream: TextIO | None = None) -> None:
+def configure_logging(form: Format, *, verbose: bool = False, stream: TextIO | None = None) -> None:
     """For the whole process."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.addFilter(OfAJob())
+    handler.addFilter(JobContext())
     text = TextFormatter("%(asctime)s %(levelname)s %(name)s: %(about)s%(message)s")
     handler.setFormatter(JsonFormatter() if form == "json" else text)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)

@@ -1,11 +1,10 @@
-"""Where the kinds that the operator works with live in the API, and as what they are read."""
+"""API resources of the kinds that the operator works with, and the types that they are decoded into."""
 
 from typing import Any
 
 import msgspec
 
-from edl.api import kinds
-from edl.api.core import (
+from edl.api.kubernetes.core import (
     Job,
     LimitRange,
     Namespace,
@@ -18,9 +17,10 @@ from edl.api.core import (
     Service,
     StatefulSet,
 )
-from edl.api.kinds import Kind
-from edl.api.meta import ObjectMeta
-from edl.kube.resource import Resource
+from edl.api.kubernetes.meta import ObjectMeta
+from edl.jobs.core.kind import Kind
+from edl.jobs.registry import JOB_RESOURCE, TRAINING_JOB
+from edl.kube.rest.resource import Resource
 
 
 def _of(kind: Any, plural: str, *, namespaced: bool = True) -> Resource:
@@ -46,14 +46,14 @@ def resource_of(kind: Kind) -> Resource:
     return Resource(kind.group, kind.versions[0], kind.plural, kind.name)
 
 
-TRAINING_JOBS = resource_of(kinds.TRAINING_JOB)
+TRAINING_JOBS = resource_of(TRAINING_JOB)
 
 
-JOB_RESOURCES = resource_of(kinds.JOB_RESOURCE)
+JOB_RESOURCES = resource_of(JOB_RESOURCE)
 
 
 class RawJob(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One of our own kinds as it came: its spec may be anything, and must not keep us from reading the others."""
+    """A job as the server sent it: its spec is not decoded, so that an invalid one does not hide the others."""
 
     metadata: ObjectMeta
     api_version: str = ""

@@ -1,4 +1,4 @@
-"""What an administrator may choose about the operator. Everything has a default that works."""
+"""Settings of the operator, for administrators. Each has a default that works."""
 
 import os
 import socket
@@ -6,16 +6,21 @@ import uuid
 
 import msgspec
 
-from edl.jobs.pods import PodSettings
+from edl.jobs.core.pods.pod_builder import PodSettings
+from edl.jobs.core.stall import STALLED_AFTER
 from edl.scheduler.settings import Settings as SchedulerSettings
 
 NAMESPACE = "edl-system"
 LEASE = "edl-operator"
 SECRET = "edl-operator"
+LEDGER = "edl-ledger"  # the ConfigMap with the cluster's account
 SERVICE = "edl-job-service"
 SERVICE_PORT = 8443
 BRAIN = "edl-brain"  # its Deployment, Service, Secret and claim
 BRAIN_PORT = 8500
+METRICS_PATH = "/metrics"
+METRICS_TOKEN = "metrics-token"  # in Brain's Secret: what who collects Brain's metrics shows it
+TRUSTED = "trusted.crt"  # in the operators' Secret: the authorities that clients trust, for those who collect metrics
 WEBHOOK = "edl-operator"  # the Service by which API servers reach it, and its configuration
 
 
@@ -41,13 +46,17 @@ class BrainSettings(msgspec.Struct, frozen=True):
 
 
 class OperatorSettings(msgspec.Struct, frozen=True):
-    """`probes`: where /healthz, /readyz and /metrics are served. `lease`: how long leadership outlives a silent leader.
+    """`probes`: where /healthz and /readyz are served. `lease`: how long leadership outlives a silent leader.
 
-    `service` None: pods are told of no job service. `webhook`: where API servers may have jobs checked, if anywhere.
-    `own_brain`: trainers are told of the Brain beside the operators, whose Secret operators make; else of `brain`.
+    `metrics`: where /metrics is served over TLS to whom the cluster lets see it; None: with the probes, to anybody.
+
+    `service` None: pods get no job service. `webhook`: where API servers may have jobs checked, if anywhere.
+    `own_brain`: trainers use the Brain installed with the operators, whose Secret operators make; else `brain`.
     """
 
     namespace: str = NAMESPACE
+    namespaces: tuple[str, ...] = ()
+    """Where jobs are looked after; none: everywhere."""
     identity: str = ""
     lease: float = 15.0
     workers: int = 16
@@ -55,7 +64,10 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     debounce: float = 0.08
     settle: float = 0.6
     """How long a change of status that may wait does wait for more of its kind."""
+    stalled_after: float = STALLED_AFTER
+    """Seconds without progress after which a running job is Stalled, unless it says otherwise; 0: never."""
     probes: tuple[str, int] | None = None
+    metrics: tuple[str, int] | None = None
     pods: PodSettings = PodSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     service: ServiceSettings | None = ServiceSettings()
@@ -63,6 +75,8 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     brain: BrainSettings | None = None
     own_brain: bool = False
     register_crds: bool = True
+    authority_secret: str = ""
+    """A Secret of the namespace with the authority that issues certificates; '': operators make one."""
 
     def who(self) -> str:
         """Unique per process: a restart is another one."""

@@ -1,8 +1,8 @@
-"""The validating webhook: what `edl validate` refuses is refused before it is stored, in the same words.
+"""The validating webhook: refuses what `edl validate` refuses, with the same messages, before it is stored.
 
-It only validates, never changes anything, and it may be away: the API server then asks nobody (failure policy Ignore),
-and the operator says the same in the job's status. Every replica answers. The leader sees to it that the API server
-trusts us, by writing our authority into the configuration that `edl install` made.
+It never changes an object, and it may be down: the API server then stores the job unchecked (failure policy Ignore),
+and the operator reports the same problems in the job's status. Every replica answers. The leader writes the
+installation's CA into the configuration that `edl install` made, so that the API server trusts the webhook.
 """
 
 import asyncio
@@ -16,11 +16,12 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from edl.api.admission import check, check_edit
-from edl.api.problem import Problem, errors
-from edl.kube.client import Client
-from edl.kube.errors import ApiError, KubeError
-from edl.kube.resource import Resource
+from edl.api.schema.problem import Problem, errors
+from edl.jobs.admission import check, check_edit
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError, KubeError
+from edl.kube.rest.resource import Resource
+from edl.serving.http import HttpLimits, serve_app
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,10 @@ CONFIGURATIONS = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
 )
 PATH = "/validate"
-TRUST_EVERY = 15.0
+CA_CHECK_SECONDS = 15.0
 _MAX_BYTES = 16 * 1024**2  # a review holds the old object and the new one
+_MAX_BYTES_IN_ALL = 4 * _MAX_BYTES  # of reviews at one time: API servers prove nothing, so anybody may send them
+_LIMITS = HttpLimits(body=10.0)  # API servers do not wait longer for an answer
 
 Data = dict[str, Any]
 
@@ -48,9 +51,9 @@ def review(request: Data) -> Data:
 
 
 def _problems(new: Any, old: Any) -> tuple[Problem, ...]:
-    """An object that was stored before its rules were is still labelled, finalized and deleted: only what a user
-    changes in it is judged."""
-    if not isinstance(new, dict) or (isinstance(old, dict) and _judged(old) == _judged(new)):
+    """Checks only what a user changes: an object that was stored before its rules were must stay possible to label,
+    finalize and delete."""
+    if not isinstance(new, dict) or (isinstance(old, dict) and _checked_part(old) == _checked_part(new)):
         return ()
     problems = check(new).problems
     if isinstance(old, dict) and not errors(problems):
@@ -58,7 +61,7 @@ def _problems(new: Any, old: Any) -> tuple[Problem, ...]:
     return problems
 
 
-def _judged(body: Data) -> Data:
+def _checked_part(body: Data) -> Data:
     metadata = body.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     return {"spec": body.get("spec"), "annotations": annotations}
@@ -75,38 +78,47 @@ def _refusal(wrong: list[Problem]) -> Data:
 
 
 class Webhook:
-    """`address` is where it listens, `name` its configuration's; `ca` is whom API servers are told to trust."""
+    """`address` is where it listens, `name` is that of its configuration, `ca` the authority written there."""
 
     def __init__(self, client: Client, *, address: tuple[str, int], tls: ssl.SSLContext, name: str, ca: str) -> None:
         self._client, self._address, self._tls, self._name = client, address, tls, name
         self._bundle = base64.b64encode(ca.encode()).decode()
+        self._reading = 0  # bytes of the reviews that are being read
         self.port = 0
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         app = web.Application(client_max_size=_MAX_BYTES)
-        app.router.add_post(PATH, _validate)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
+        app.router.add_post(PATH, self._validate)
+        runner = await serve_app(app, *self._address, tls=self._tls, limits=_LIMITS)
         try:
-            await web.TCPSite(runner, *self._address, ssl_context=self._tls).start()
             self.port = runner.addresses[0][1]
             log.info("the webhook listens on port %d", self.port)
             yield
         finally:
             await runner.cleanup()
 
-    async def be_trusted(self) -> None:
-        """While we lead. Whoever applies the manifests anew may take our authority out of them."""
+    async def _validate(self, request: web.Request) -> web.Response:
+        size = _MAX_BYTES if request.content_length is None else request.content_length
+        if self._reading + size > _MAX_BYTES_IN_ALL:
+            return web.Response(status=503, headers={"Retry-After": "1"}, text="too many reviews at a time\n")
+        self._reading += size
+        try:
+            return _answer(await request.read())
+        finally:
+            self._reading -= size
+
+    async def keep_ca_installed(self) -> None:
+        """While this operator leads: applying the manifests again may remove the CA."""
         while True:
             try:
-                await self.trust()
+                await self.install_ca()
             except KubeError as error:
                 log.warning("API servers may not trust the webhook: %s", error)
-            await asyncio.sleep(TRUST_EVERY)
+            await asyncio.sleep(CA_CHECK_SECONDS)
 
-    async def trust(self) -> bool:
-        """Whether anything had to be written. Without a configuration nobody asks us, and that is all right."""
+    async def install_ca(self) -> bool:
+        """Whether anything had to be written. Without a configuration there is nothing to do."""
         try:
             found = await self._client.get(CONFIGURATIONS, self._name)
         except ApiError as error:
@@ -127,9 +139,9 @@ class Webhook:
         return True
 
 
-async def _validate(request: web.Request) -> web.Response:
+def _answer(review_body: bytes) -> web.Response:
     try:
-        body = msgspec.json.decode(await request.read(), type=Data)
+        body = msgspec.json.decode(review_body, type=Data)
         asked = body.get("request")
     except (msgspec.DecodeError, RecursionError) as error:
         return web.Response(status=400, text=f"wants an AdmissionReview: {error}\n")

@@ -1,4 +1,4 @@
-"""What the operator tells a pod through its environment, read once and checked where it is used."""
+"""Environment variables that the operator sets in the pods of a job, read once and checked where they are used."""
 
 import socket
 import tempfile
@@ -26,8 +26,10 @@ class Environment:
     pod_ip: str = ""
     role: str = ""
     index: int | None = None
+    trainers: int = 1  # of a job without a master, whose number is fixed
     master: str = ""  # host:port
     pserver_port: int = PSERVER_PORT
+    pserver_ports: int = 1  # how many, from the first one on
     checkpoints: str = ""
     passes: int = 1
     task_lease: float = 16.0
@@ -52,8 +54,10 @@ class Environment:
             pod_ip=env.get("POD_IP", ""),
             role=env.get("EDL_ROLE", ""),
             index=_number(env, "EDL_INDEX", None),
+            trainers=_number(env, "TRAINERS", 1) or 1,
             master=_with_port(env.get("MASTER", "")),
             pserver_port=_number(env, "PADDLE_INIT_PORT", PSERVER_PORT) or 0,
+            pserver_ports=_ports(env),
             checkpoints=env.get("EDL_CHECKPOINT_DIR", ""),
             passes=_number(env, "PADDLE_INIT_NUM_PASSES", 1) or 1,
             task_lease=_seconds(env, "EDL_TASK_LEASE", cls.task_lease),
@@ -67,13 +71,13 @@ class Environment:
         )
 
     def address_of(self, listener: socket.socket) -> str:
-        """Where other pods reach what listens there."""
+        """The address at which other pods reach the listener."""
         host = f"[{self.pod_ip}]" if ":" in self.pod_ip else self.pod_ip or "127.0.0.1"
         return f"{host}:{listener.getsockname()[1]}"
 
     @property
     def checkpoint_folder(self) -> Path:
-        """Of this very job: another one of the same name, or on the same volume, has its own."""
+        """Belongs to this job alone: another of the same name, or on the same volume, has its own."""
         base = Path(self.checkpoints) if self.checkpoints else Path(tempfile.gettempdir()) / "edl-checkpoints"
         return base / (self.uid or f"{self.namespace}-{self.job}")
 
@@ -99,6 +103,11 @@ def _number(env: Mapping[str, str], name: str, default: int | None) -> int | Non
     if not text.isdecimal():
         raise SettingError(f"{name} is {text!r}, it must be a whole number")
     return int(text)
+
+
+def _ports(env: Mapping[str, str]) -> int:
+    dense, sparse = _number(env, "PADDLE_INIT_PORTS_NUM", 1), _number(env, "PADDLE_INIT_PORTS_NUM_FOR_SPARSE", 0)
+    return max(1, (dense or 0) + (sparse or 0))
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float) -> float:

@@ -1,8 +1,8 @@
-"""What a process does when it is asked to go.
+"""Handles SIGTERM and SIGINT without deadlocks.
 
-A handler runs between any two steps of the main thread, also in the middle of another handler, or while that thread
-holds a lock of Python's: if it waits for the same lock, as `Event.set()` does, the process is stuck until it is killed.
-So a handler only puts into a SimpleQueue, which may be interrupted by itself, and a thread does what is to be done.
+A signal handler runs between any two steps of the main thread, also inside another handler or while that thread holds a
+lock: if it waits for the same lock, as `Event.set()` does, the process hangs. So the handler only puts into a
+SimpleQueue, which is reentrant, and a thread acts.
 """
 
 import signal
@@ -11,14 +11,14 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 
-def when_asked_to_go(act: Callable[[], None]) -> None:
-    """Once, however often it is asked."""
-    asked: SimpleQueue[None] = SimpleQueue()
+def on_termination(act: Callable[[], None]) -> None:
+    """Calls `act` in a thread at the first SIGTERM or SIGINT; later ones are ignored."""
+    signals: SimpleQueue[None] = SimpleQueue()
 
     def wait() -> None:
-        asked.get()
+        signals.get()
         act()
 
-    threading.Thread(target=wait, name="asked-to-go", daemon=True).start()
+    threading.Thread(target=wait, name="termination", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: asked.put(None))
+        signal.signal(number, lambda *_: signals.put(None))

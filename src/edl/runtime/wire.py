@@ -1,7 +1,7 @@
 """Frames between trainers, master and parameter servers: a small msgpack header, then raw bytes, over TCP.
 
-Both ends prove that they hold the job's token before the first frame. What follows is neither encrypted nor signed:
-the pod network is trusted to deliver what was sent. Nothing that is received is ever executed.
+Both ends prove that they hold the job's token before the first frame. Frames are neither encrypted nor signed: the pod
+network is trusted. Received data is never executed.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import hmac
 import os
 import socket
 import struct
+import time
 from collections.abc import Sequence
 
 Buffer = bytes | bytearray | memoryview
@@ -25,11 +26,11 @@ _JOIN_BELOW = 1 << 16  # smaller frames leave in one write, larger ones are not 
 
 
 class WireError(ConnectionError):
-    """The other end is not who it should be, or does not speak this protocol; the connection is of no more use."""
+    """The peer is not authenticated or does not speak this protocol; the connection is unusable."""
 
 
 class Channel:
-    """One connection after its handshake. Not for two threads at once, but one may close it under another."""
+    """One connection after its handshake. For one thread only, but any may close it."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -47,7 +48,7 @@ class Channel:
             self._sock.sendall(view)
 
     def receive(self) -> tuple[int, bytes, int]:
-        """Kind and header of the next frame, and how many bytes of payload the caller must now take."""
+        """Kind and header of the next frame, and the bytes of payload that the caller must now take."""
         kind, header_size, payload_size = _FRAME.unpack(self._exactly(_FRAME.size))
         if header_size > MAX_HEADER or payload_size > MAX_PAYLOAD:
             raise WireError(f"a frame of {header_size} + {payload_size} bytes is too large")
@@ -62,7 +63,7 @@ class Channel:
         return view
 
     def take_into(self, view: memoryview) -> None:
-        """A part of the payload straight into its place."""
+        """Reads a part of the payload into `view`."""
         while len(view):
             received = self._sock.recv_into(view, min(len(view), 1 << 22))
             if not received:
@@ -73,7 +74,7 @@ class Channel:
         self._sock.settimeout(seconds)
 
     def close(self) -> None:
-        """Wakes a thread that waits for this channel, then frees it."""
+        """Wakes a thread that waits on this channel, then closes it."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
@@ -90,13 +91,28 @@ def accept(sock: socket.socket, token: str) -> Channel:
     sock.settimeout(HANDSHAKE_TIMEOUT)
     channel, nonce = Channel(sock), os.urandom(_NONCE)
     sock.sendall(_MAGIC + nonce)
-    answer = channel._exactly(_NONCE + _MAC)
+    answer = _in_time(sock, _NONCE + _MAC, HANDSHAKE_TIMEOUT)
     theirs, proof = answer[:_NONCE], answer[_NONCE:]
     if not hmac.compare_digest(proof, _proof(token, b"client", nonce, theirs)):
         raise WireError("the client does not hold this job's token")
     sock.sendall(_proof(token, b"server", nonce, theirs))
     sock.settimeout(None)
     return channel
+
+
+def _in_time(sock: socket.socket, size: int, seconds: float) -> bytes:
+    """All of it within that time, however slowly it drips in."""
+    data, until = b"", time.monotonic() + seconds
+    while len(data) < size:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the other end does not say who it is")
+        sock.settimeout(left)
+        piece = sock.recv(size - len(data))
+        if not piece:
+            raise ConnectionError("the other end closed the connection")
+        data += piece
+    return data
 
 
 def connect(host: str, port: int, token: str, timeout: float = HANDSHAKE_TIMEOUT) -> Channel:
@@ -131,7 +147,7 @@ def _proof(token: str, side: bytes, server_nonce: bytes, client_nonce: bytes) ->
 
 
 def _tune(sock: socket.socket) -> None:
-    """Small frames leave at once; a peer that vanished without a word is noticed within about 15 seconds."""
+    """Sends small frames at once, and detects a vanished peer within about 15 seconds."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 15_000)):

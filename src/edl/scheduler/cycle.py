@@ -1,10 +1,11 @@
-"""One scheduling cycle in progress: the board, the units, and what the next cycle has to remember."""
+"""One scheduling cycle in progress: the cluster state, the units, and what the next cycle has to remember."""
 
-from edl.scheduler.board import Board
-from edl.scheduler.facts import JobFacts, Snapshot
-from edl.scheduler.memory import Backoff, Memory, Promise, Served
-from edl.scheduler.policy import Policy, policy_named
+from edl.scheduler.memory import Backoff, Memory, Promise, RefusedGrant, Relocation, Served, UserSize
+from edl.scheduler.placement.cluster_state import ClusterState
+from edl.scheduler.policies.policy import Policy
+from edl.scheduler.policies.registry import policy_named
 from edl.scheduler.settings import Settings, Weights
+from edl.scheduler.snapshot.types import JobFacts, Snapshot
 from edl.scheduler.unit import Unit
 
 THOUSAND = 1000
@@ -17,29 +18,37 @@ class Cycle:
         self.now = now
         self.settings = settings
         self.policy: Policy = policy_named(settings.policy)
-        self.board = Board(snapshot, settings, now)
+        self.cluster = ClusterState(snapshot, settings, now)
         scores: dict[int, int] = {}
         self.units = [Unit(facts, now, self._score(facts, scores)) for facts in snapshot.jobs]
         self.active = [unit for unit in self.units if unit.facts.state == "active"]
-        starts = memory.starts
-        self.asked = [one for one in self.active if starts.get(one.key, one.facts.start) != one.facts.start]
-        """Units whose users have asked for another size since the last cycle."""
-        if memory.rooms:
-            self._recall_rooms()
+        self.resized_by_user = {unit for unit in self.active if _resized(unit, memory)}
+        """Units whose users have written another size since the last cycle."""
+        self.asked_sizes: list[tuple[Unit, int]] = []
+        """Units that are given a size that their users ask for."""
+        for unit in self.active:
+            if _edited(unit, memory):
+                unit.edited = True
+        if memory.reservations:
+            self._recall_reservations()
         # what the next cycle remembers
         self.waiting: dict[str, float] = {}
+        self.user_sizes: dict[str, UserSize] = {}
+        self.requests: dict[str, str] = {}
+        self.starting: dict[str, float] = {}
         self.promises: dict[str, Promise] = {}
+        self.relocations: dict[str, Relocation] = {}
         self.shapes: dict[str, Backoff] = {}
+        self.refused: dict[str, RefusedGrant] = {}
         self.served: dict[str, Served] = {}
         self.owners: dict[str, Backoff] = {}
-        self.blocker: Unit | None = None
         self.steps = 0
-        self.said: dict[tuple[int, str, int, int], str] = {}
+        self.messages: dict[tuple[int, str, int, int], str] = {}
 
     def _score(self, facts: JobFacts, scores: dict[int, int]) -> int:
         if not facts.roles:
             return THOUSAND
-        shape = facts.roles[facts.scaled].shape
+        shape = facts.roles[facts.lead].shape
         score = scores.get(shape.index)
         if score is None:
             score = scores[shape.index] = resource_score(
@@ -47,19 +56,36 @@ class Cycle:
             )
         return score
 
-    def _recall_rooms(self) -> None:
-        places = {node.name: place for place, node in enumerate(self.snapshot.nodes)}
+    def _recall_reservations(self) -> None:
+        positions = {node.name: position for position, node in enumerate(self.snapshot.nodes)}
         for unit in self.units:
-            room = self.memory.rooms.get(unit.key, {})
+            reserved = self.memory.reservations.get(unit.key, {})
             for role, facts in enumerate(unit.facts.roles):
                 nodes: list[int] = [
-                    places[name]
-                    for name, pods in sorted(room.get(facts.name, {}).items())
-                    if name in places
+                    positions[name]
+                    for name, pods in sorted(reserved.get(facts.name, {}).items())
+                    if name in positions
                     for _ in range(pods)
                 ]
                 if nodes:
-                    unit.kept = {**unit.kept, role: nodes}
+                    unit.reserved_nodes = {**unit.reserved_nodes, role: nodes}
+
+
+def _resized(unit: Unit, memory: Memory) -> bool:
+    """A size to start with that follows an edited minimum is no size that the user has set."""
+    key, start = unit.key, unit.facts.start
+    if memory.starts.get(key, start) == start:
+        return False
+    minimum = unit.facts.min
+    return start != minimum or memory.minima.get(key, minimum) == minimum
+
+
+def _edited(unit: Unit, memory: Memory) -> bool:
+    """One that nothing is remembered of is not edited, but seen for the first time."""
+    edit = unit.facts.edit
+    if memory.edits.get(unit.key, edit) == edit:
+        return unit.key in memory.open_edits
+    return edit != ""
 
 
 def resource_score(gpus: int, millicores: int, memory: int, weights: Weights) -> int:

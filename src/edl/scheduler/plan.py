@@ -1,41 +1,44 @@
 """The scheduling cycle: `plan(snapshot, memory, now)` gives every job a size and a reason. Pure and deterministic.
 
- 1. foreign pods that fit get the room they fit into;
- 2. jobs are settled on what they hold, and what their users have asked for is obeyed;
- 3. foreign pods that do not fit are made room for;
+ 1. foreign pods that fit get the capacity they fit into;
+ 2. jobs hold their last targets, and sizes that users have set are applied;
+ 3. capacity is reclaimed for foreign pods that do not fit;
  4. minima are admitted, as gangs, others shrinking for them;
  5. jobs grow into what is free now;
- 6. if nobody moved in all this, shares are evened out (cfs);
- 7. every unit says why it has its size.
+ 6. if nobody moved in all this, shares are rebalanced (cfs);
+ 7. every target gets its reason.
 
-Each step ends: 1 to 4 pass over their lists once, and every turn of their inner loops seats a pod of a finite list
-or shrinks somebody, nobody below a minimum; `growth` and `evening` bring their own proofs. Shrinking (2 to 4) never
+Each step ends: 1 to 4 pass over their lists once, and every turn of their inner loops places a pod of a finite list
+or shrinks somebody, nobody below a minimum; `growth` and `rebalance` bring their own proofs. Shrinking (2 to 4) never
 follows growth in a cycle but in 6, which gives nothing now, so no instance goes back and forth.
 """
 
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
-from edl.scheduler.admission import admit
+from edl.scheduler.cluster_use import ClusterUse, cluster_use
 from edl.scheduler.cycle import Cycle
-from edl.scheduler.evening import even_out
-from edl.scheduler.explain import reason_for
-from edl.scheduler.facts import NOWHERE, JobFacts, Snapshot
-from edl.scheduler.foreign import ForeignOutcome, ForeignService
-from edl.scheduler.growth import grow, obey_users
 from edl.scheduler.memory import Memory
-from edl.scheduler.reasons import Code
-from edl.scheduler.settings import PolicyName, Settings
-from edl.scheduler.settle import settle
-from edl.scheduler.unit import Sort, Unit
+from edl.scheduler.reasons.codes import Code
+from edl.scheduler.reasons.explain import reason_for
+from edl.scheduler.settings import REFUSED_FOR, Settings
+from edl.scheduler.snapshot.types import NOWHERE, JobFacts, Snapshot
+from edl.scheduler.steps.admission import admit
+from edl.scheduler.steps.foreign_pods import ForeignOutcome, ForeignService
+from edl.scheduler.steps.growth import grow
+from edl.scheduler.steps.hold import hold
+from edl.scheduler.steps.rebalance import rebalance
+from edl.scheduler.steps.user_sizes import apply_user_sizes
+from edl.scheduler.unit import PlacementState, Unit
 
 ByNode = Mapping[str, int]
 _NONE: Mapping[str, ByNode] = {}
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one job gets. `placements`: role to node to new pods; `leavers`: likewise those that go, "" for no node."""
+    """The target of one job. `placements`: role to node to new pods; `leavers`: the same of those to go, "": none."""
 
     kind: str
     api_version: str
@@ -44,6 +47,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     uid: str
     current: int
     target: int
+    minimum: int | None
+    """The minimum in force; None without any instance."""
+    held: tuple[int, float] | None = None
+    """A size that its user asked for, and until when it is held."""
+    request: str = ""
+    """The last request for a size that was obeyed."""
     min: int
     max: int
     lead: str
@@ -55,16 +64,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     leavers: Mapping[str, ByNode] = _NONE
 
 
-class ClusterUse(msgspec.Struct, frozen=True):
-    """By resource: millicores, bytes, devices. Of usable nodes."""
-
-    capacity: Mapping[str, int]
-    used_before: Mapping[str, int]
-    used_after: Mapping[str, int]
-
-
 class Plan(msgspec.Struct, frozen=True):
-    policy: PolicyName
+    policy: str
     now: float
     jobs: tuple[Decision, ...]
     foreign: tuple[ForeignOutcome, ...]
@@ -72,45 +73,50 @@ class Plan(msgspec.Struct, frozen=True):
     memory: Memory
     steps: int = 0
     """Steps of growth that were tried: a measure of the work."""
-    wake: float | None = None
-    """When the first freezing window ends: the same cluster may be given another plan then."""
+    requeue_at: float | None = None
+    """When the first freezing window ends, or a refused pod is withdrawn: the same cluster gets another plan then."""
 
 
 def plan(snapshot: Snapshot, memory: Memory | None = None, *, now: float, settings: Settings | None = None) -> Plan:
     cycle = Cycle(snapshot, memory or Memory(), now, settings or Settings())
     foreign = ForeignService(cycle)
     foreign.reserve()
-    settle(cycle)
-    obey_users(cycle)
-    foreign.make_room()
+    hold(cycle)
+    apply_user_sizes(cycle)
+    foreign.reclaim()
     admit(cycle)
     grow(cycle)
-    if cycle.policy.evens_out and not any(unit.moved or unit.grew or unit.admitted for unit in cycle.active):
-        even_out(cycle)
+    if cycle.policy.rebalances and not any(unit.moved or unit.grew or unit.admitted for unit in cycle.active):
+        rebalance(cycle)
     return Plan(
         policy=cycle.policy.name,
         now=now,
         jobs=tuple([_decision(cycle, unit) for unit in cycle.units]),
         foreign=foreign.in_order(),
-        cluster=_use(cycle),
+        cluster=cluster_use(cycle),
         memory=_remember(cycle),
         steps=cycle.steps,
-        wake=_wake(cycle),
+        requeue_at=_requeue_at(cycle),
     )
 
 
-def _wake(cycle: Cycle) -> float | None:
-    """Of jobs whose size could change; who has just been given another one here is not in a window yet."""
-    elastic = (unit for unit in cycle.active if unit.facts.last_scale is not None and unit.floor < unit.ceiling)
-    ends = [frozen for unit in elastic if (frozen := unit.frozen_for(cycle.now)) > 0]
-    return cycle.now + min(ends) if ends else None
+def _requeue_at(cycle: Cycle) -> float | None:
+    """When time alone changes the plan: a freezing window ends, or a pod was refused for so long that it is withdrawn.
+
+    Of jobs whose size could change; one that this plan has changed is not in a window yet."""
+    elastic = (unit for unit in cycle.active if unit.facts.last_scale_time is not None and unit.floor < unit.ceiling)
+    ends = [unit.frozen_for(cycle.now) for unit in elastic]
+    unbound = (pod for unit in cycle.active for pods in unit.facts.unbound for pod in pods)
+    ends += [pod.refused_since + REFUSED_FOR - cycle.now for pod in unbound if pod.refused_since is not None]
+    ahead = [seconds for seconds in ends if seconds > 0]
+    return cycle.now + min(ahead) if ahead else None
 
 
 def _decision(cycle: Cycle, unit: Unit) -> Decision:
     facts = unit.facts
     code, reason = reason_for(cycle, unit)
     target = facts.current if facts.state == "invalid" else unit.size
-    return Decision(
+    decision = Decision(  # with at most 15 arguments: CPython calls more of them by way of a dict
         kind=facts.kind,
         api_version=facts.api_version,
         namespace=facts.namespace,
@@ -118,25 +124,30 @@ def _decision(cycle: Cycle, unit: Unit) -> Decision:
         uid=facts.uid,
         current=facts.current,
         target=target,
+        minimum=unit.minimum_in_force if facts.state == "active" and target else None,
         min=facts.min,
         max=facts.max,
         lead=unit.role.name if unit.role is not None else "",
         roles=facts.roles_at(unit.size),
         code=code,
         reason=reason,
-        placements=_placements(cycle, unit) if unit.seats else _NONE,
-        leavers=_by_role(facts, unit.leavers) if unit.leavers else _NONE,
     )
+    known, request = cycle.user_sizes.get(unit.key), cycle.requests.get(unit.key, "")
+    if known is not None or request:
+        decision = replace(decision, held=(known.size, known.until) if known is not None else None, request=request)
+    if not unit.placements:
+        return decision
+    return replace(decision, placements=_placements(cycle, unit), leavers=_by_role(facts, unit.leavers))
 
 
 def _placements(cycle: Cycle, unit: Unit) -> Mapping[str, ByNode]:
-    """Where pods that do not exist yet are to go."""
+    """The nodes of pods that do not exist yet."""
     found: dict[str, dict[str, int]] = {}
-    for role, seats in zip(unit.facts.roles, unit.seats, strict=True):
-        for (node, sort), pods in sorted(seats.items()):
-            if pods > 0 and sort in (Sort.FRESH, Sort.COMING) and node != NOWHERE:
+    for role, placements in zip(unit.facts.roles, unit.placements, strict=True):
+        for (node, state), pods in sorted(placements.items()):
+            if pods > 0 and state in (PlacementState.NEW, PlacementState.DEFERRED) and node != NOWHERE:
                 here = found.setdefault(role.name, {})
-                here[cycle.board.name(node)] = here.get(cycle.board.name(node), 0) + pods
+                here[cycle.cluster.name(node)] = here.get(cycle.cluster.name(node), 0) + pods
     return found or _NONE
 
 
@@ -149,23 +160,12 @@ def _by_role(facts: JobFacts, leavers: tuple[dict[str, int], ...]) -> Mapping[st
     return found or _NONE
 
 
-def _use(cycle: Cycle) -> ClusterUse:
-    names, board = cycle.snapshot.axes.names, cycle.board
-    before = [have - free for have, free in zip(board.capacity, board.free_before, strict=True)]
-    after = [have - free for have, free in zip(board.capacity, board.total(board.later), strict=True)]
-    return ClusterUse(
-        capacity=dict(zip(names, board.capacity, strict=True)),
-        used_before=dict(zip(names, before, strict=True)),
-        used_after=dict(zip(names, after, strict=True)),
-    )
-
-
-def _room(cycle: Cycle, unit: Unit) -> dict[str, dict[str, int]]:
-    room: dict[str, dict[str, int]] = {}
-    for (role, node), pods in sorted(unit.claims.items()):
+def _reservation(cycle: Cycle, unit: Unit) -> dict[str, dict[str, int]]:
+    reservation: dict[str, dict[str, int]] = {}
+    for (role, node), pods in sorted(unit.reservations.items()):
         if pods > 0:
-            room.setdefault(unit.facts.roles[role].name, {})[cycle.board.name(node)] = pods
-    return room
+            reservation.setdefault(unit.facts.roles[role].name, {})[cycle.cluster.name(node)] = pods
+    return reservation
 
 
 def _remember(cycle: Cycle) -> Memory:
@@ -174,9 +174,17 @@ def _remember(cycle: Cycle) -> Memory:
         entries={unit.key: unit.entry for unit in active if unit.entry > 0},
         waiting=cycle.waiting,
         starts={unit.key: unit.facts.start for unit in active},
+        minima={unit.key: unit.facts.min for unit in active},
+        user_sizes=cycle.user_sizes,
+        requests=cycle.requests,
+        edits={unit.key: unit.facts.edit for unit in active},
+        open_edits=frozenset([unit.key for unit in active if unit.edited and unit.size == unit.initial_size]),
+        starting=cycle.starting,
         promises=cycle.promises,
-        rooms={unit.key: _room(cycle, unit) for unit in active if unit.reserved or unit.promised},
+        relocations=cycle.relocations,
+        reservations={unit.key: _reservation(cycle, unit) for unit in active if unit.reserved or unit.promised},
         shapes=cycle.shapes,
+        refused=cycle.refused,
         served=cycle.served,
         owners=cycle.owners,
     )

@@ -1,55 +1,65 @@
 """The scheduling unit of the CFS design: one job in the dry run, whatever its kind.
 
-A unit has an expected size, which a plan moves, and seats: the nodes where its pods are, or where the plan puts them.
+A unit has a size, which a plan changes, and placements: the nodes where its pods are, or where the plan puts them.
 """
 
 import bisect
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
-from edl.scheduler.facts import JobFacts, RoleFacts, Unbound
-from edl.scheduler.reasons import Code, Lack
+from edl.scheduler.reasons.codes import Blocker, Code
 from edl.scheduler.settings import FREEZE, FREEZE_PAUSES, INTERVAL, PAYS_WITHIN
+from edl.scheduler.snapshot.types import JobFacts, RoleFacts, UnboundPod
 
 
-class Sort(IntEnum):
-    """Sorts of seats, in the order of what it costs to give them up."""
+class PlacementState(IntEnum):
+    """States of a placement, in the order of what it costs to remove it."""
 
-    FRESH = 0  # not created yet, on room that is free now
-    COMING = 1  # not bound yet, on room that others are about to leave
-    UNBOUND = 2  # created, without a node; its seat is a guess
+    NEW = 0  # not created yet, on capacity that is free now
+    DEFERRED = 1  # not bound yet, on capacity that terminating pods will free
+    UNBOUND = 2  # created, without a node; its placement is a guess
     BOUND = 3  # on its node, until it is gone
 
 
-Seats = dict[tuple[int, Sort], int]
+Placements = dict[tuple[int, PlacementState], int]
 
 
 class Unit:
     """Attributes that most units never change are defaults of the class: there may be ten thousand units in a cycle."""
 
     entry: float = 0.0
-    seats: tuple[Seats, ...] = ()
-    exist: tuple[dict[int, int], ...] = ()
+    sizes: tuple[int, ...] = ()
+    """The only sizes that it may have, ascending; empty: any."""
+    placements: tuple[Placements, ...] = ()
+    existing: tuple[dict[int, int], ...] = ()
     leavers: tuple[dict[str, int], ...] = ()
-    loose: tuple[list[Unbound], ...] = ()
-    claims: dict[tuple[int, int], int]
-    """Role and node: pods for which room is on its way."""
-    kept: Mapping[int, list[int]] = {}
-    """Role to nodes: what the last plan claimed for it."""
-    short: bool = False
-    """Pods of its minimum have no seat."""
+    unbound: tuple[list[UnboundPod], ...] = ()
+    reservations: dict[tuple[int, int], int]
+    """Role and node: pods for which capacity is being freed there."""
+    reserved_nodes: Mapping[int, list[int]] = {}
+    """Role to nodes: what the last plan reserved for it."""
+    incomplete: bool = False
+    """Pods of its minimum have no placement."""
     reserved: bool = False
-    """But room for them is on its way."""
+    """But capacity for them is being freed."""
     moved: bool = False
-    """It was shrunk, or its user has spoken: it does not grow in this cycle."""
+    """It was shrunk, or its user has set its size: it does not grow in this cycle."""
+    edited: bool = False
+    """Its sizes were edited after its last change of size (decision 24)."""
     admitted: bool = False
     grew: bool = False
     optimistic: bool = False
     promised: int = 0
-    why: Code | None = None
-    """For what it was shrunk; for whom, is in `cause`."""
-    cause: Sequence[str] = ()
-    lack: Lack | None = None
+    wish: int = 0
+    """The size that the division of capacity would give it (`goodput`)."""
+    worth: float = 1.0
+    """Of a unit of its progress, at today's price of capacity (`goodput`)."""
+    because: str = ""
+    """Why it grew, where the policy says more than that there was room."""
+    shrink_reason: Code | None = None
+    """What it was shrunk for; `shrink_causes` says for whom."""
+    shrink_causes: Sequence[str] = ()
+    blocker: Blocker | None = None
 
     def __init__(self, facts: JobFacts, now: float, resource_score: int) -> None:
         self.facts = facts
@@ -59,43 +69,44 @@ class Unit:
         self.served: float = facts.pod_seconds
         if facts.running:
             self.served += max(0.0, facts.running * now - facts.started_sum / 1000)
-        self.base: int = facts.current if facts.granted is None else facts.granted
-        self.size: int = self.base
-        self.sizes = tuple([size for size in facts.sizes if facts.min <= size <= facts.max]) if facts.sizes else ()
-        self.floor, self.ceiling = self._bounds()
-        self.role: RoleFacts | None = facts.roles[facts.scaled] if facts.roles else None
+        self.initial_size: int = facts.current if facts.target is None else facts.target
+        """The target of the last plan; before the first one, the pods that run."""
+        self.size: int = self.initial_size
+        """The target that this cycle has come to so far; at its end it is `Decision.target`."""
+        if facts.sizes:
+            self.sizes = tuple([size for size in facts.sizes if facts.min <= size <= facts.max])
+        bound = facts.pin or facts.fixed or self.sizes
+        self.minimum, self.ceiling = self._bounds() if bound else (facts.min, facts.max)
+        """The least size that its user wants, and the greatest."""
+        self.minimum_in_force: int = self._minimum_in_force()
+        self.floor: int = self.minimum_in_force
+        """The least size that holds now: nobody shrinks it below that."""
+        self.role: RoleFacts | None = facts.roles[facts.lead] if facts.roles else None
         self.gpu: bool = facts.gpu
         self.pods_at: Callable[[int], tuple[int, ...]] = facts.pods_at
 
     def _bounds(self) -> tuple[int, int]:
-        """The least and the greatest size; a pin makes them one, and a list of sizes draws them in where it can."""
+        """The least and the greatest size. A pin makes them one; a list of sizes may narrow them."""
         facts = self.facts
-        if facts.pinned:
+        if facts.pin:
             return facts.start, facts.start
-        if not facts.elastic:
-            fixed = self.base or facts.start
+        if facts.fixed:
+            fixed = self.initial_size or facts.start
             return fixed, fixed
-        return (self.sizes[0], self.sizes[-1]) if self.sizes else (facts.min, facts.max)
+        return self.sizes[0], self.sizes[-1]
+
+    def _minimum_in_force(self) -> int:
+        """A minimum that was raised holds once it was reached; till then the old one does, if the job has a size."""
+        facts, minimum = self.facts, self.minimum
+        if facts.running + facts.done >= minimum or not self.initial_size or facts.target is None:
+            return minimum
+        known = facts.target if facts.pin or facts.minimum is None else facts.minimum
+        return min(minimum, known)
 
     @property
-    def min_instances(self) -> int:
-        return self.floor
-
-    @property
-    def max_instances(self) -> int:
-        return self.ceiling
-
-    @property
-    def expected(self) -> int:
-        return self.size
-
-    @property
-    def running(self) -> int:
-        return self.facts.running
-
-    @property
-    def obj(self) -> object:
-        return self.facts.obj
+    def raising(self) -> bool:
+        """Its minimum was raised above its size: what it has goes on, the rest waits like a newcomer."""
+        return 0 < self.size < self.minimum and self.floor < self.minimum
 
     @property
     def score(self) -> float:
@@ -134,30 +145,30 @@ class Unit:
             return self.floor
         if not sizes or size >= self.ceiling:
             return min(size + 1, max(self.ceiling, size))
-        place = bisect.bisect_right(sizes, size)
-        return sizes[place] if place < len(sizes) and sizes[place] <= self.ceiling else size
+        index = bisect.bisect_right(sizes, size)
+        return sizes[index] if index < len(sizes) and sizes[index] <= self.ceiling else size
 
     def size_below(self, size: int) -> int:
         if size <= self.floor:
             return size
-        place = bisect.bisect_left(self.sizes, size) - 1
-        return max(self.sizes[place], self.floor) if place >= 0 else max(size - 1, self.floor)
+        index = bisect.bisect_left(self.sizes, size) - 1
+        return max(self.sizes[index], self.floor) if index >= 0 else max(size - 1, self.floor)
 
     def size_within(self, size: int) -> int:
         """The largest size it may have that is not above this one; its floor if there is none."""
         size = min(size, self.ceiling)
-        place = bisect.bisect_right(self.sizes, size) - 1
-        return max(self.sizes[place] if place >= 0 else size, self.floor)
+        index = bisect.bisect_right(self.sizes, size) - 1
+        return max(self.sizes[index] if index >= 0 else size, self.floor)
 
     def frozen_for(self, now: float) -> float:
         """Seconds until it may be rescaled without need (decision 24)."""
         facts = self.facts
-        if facts.last_scale is None:
+        if facts.last_scale_time is None or self.edited:
             return 0.0
-        window = facts.window
+        window = facts.freezing_window
         if window is None:
             window = max(FREEZE, FREEZE_PAUSES * (facts.rescale_seconds or 0.0))
-        return max(0.0, facts.last_scale + window - now)
+        return max(0.0, facts.last_scale_time + window - now)
 
     def worthwhile(self) -> int:
         """The fewest instances that a change of size must move to win back its pause in time."""
@@ -166,20 +177,22 @@ class Unit:
             return 1  # there is none, or it is paid already
         return int(self.size * pause / PAYS_WITHIN) + 1
 
-    def gives(self, why: Code, cause: str) -> None:
-        """It was shrunk, and for whom."""
+    def note_shrink(self, reason: Code, cause: str) -> None:
+        """Records that it was shrunk, and for whom."""
         self.moved = True
-        if why is not self.why:
-            self.why, self.cause = why, ()
-        if cause not in self.cause:
-            self.cause = (*self.cause, cause)
+        if reason is not self.shrink_reason:
+            self.shrink_reason, self.shrink_causes = reason, ()
+        if cause not in self.shrink_causes:
+            self.shrink_causes = (*self.shrink_causes, cause)
 
-    def open_seats(self) -> None:
-        """Make the seats changeable; most units are never touched and need none of their own."""
-        if not self.seats:
+    def open_placements(self) -> None:
+        """Copies the placements for changes; most units are never touched and need none of their own."""
+        if not self.placements:
             facts = self.facts
-            self.claims = {}
-            self.seats = tuple({(node, Sort.BOUND): pods for node, pods in seats.items()} for seats in facts.bound)
-            self.exist = tuple({} for _ in facts.roles)
+            self.reservations = {}
+            self.placements = tuple(
+                {(node, PlacementState.BOUND): pods for node, pods in bound.items()} for bound in facts.bound
+            )
+            self.existing = tuple({} for _ in facts.roles)
             self.leavers = tuple({} for _ in facts.roles)
-            self.loose = tuple(list(pods) for pods in facts.unbound) or tuple([] for _ in facts.roles)
+            self.unbound = tuple(list(pods) for pods in facts.unbound) or tuple([] for _ in facts.roles)

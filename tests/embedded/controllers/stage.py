@@ -13,8 +13,8 @@ from tests.embedded.cluster_fixture import PODS, Cluster, api_server, eventually
 
 from edl.embedded.controllers.run import controllers
 from edl.embedded.tasks import background
-from edl.kube.errors import ApiError
-from edl.kube.resource import Resource
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.resource import Resource
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")

@@ -10,7 +10,7 @@ from tests.embedded.cluster_fixture import PODS, Cluster, api_server, eventually
 from tests.embedded.controllers.stage import CONFIG_MAPS, NAMESPACES, NODES, SERVICES, SLICES, Stage, stage
 
 from edl.embedded.controllers.run import controllers
-from edl.kube.resource import Resource
+from edl.kube.rest.resource import Resource
 
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
@@ -130,10 +130,10 @@ async def test_endpoints_follow_pods(tmp_path: object) -> None:
         for name in ("a", "b"):
             await play.create(PODS, pod(name, script="true", metadata={"labels": {"app": "x"}}))
 
-        async def told() -> bool:
+        async def reported() -> bool:
             return await ready_pods(play) == {"a": True, "b": False}
 
-        await eventually(told)
+        await eventually(reported)
         play.unready.clear()
         await play.client.delete(PODS, "a", namespace="default")
 

@@ -7,8 +7,6 @@ import pytest
 from tests.embedded.cluster_fixture import PODS, eventually
 from tests.embedded.controllers.stage import JOBS, Stage, stage, template
 
-from edl.embedded.controllers.jobstate import format_indexes, parse_indexes
-
 
 @pytest.fixture
 async def play() -> AsyncIterator[Stage]:
@@ -164,11 +162,3 @@ async def test_deleting_a_job_releases_its_pods(play: Stage) -> None:
         return await play.names() == []
 
     await eventually(empty)
-
-
-@pytest.mark.parametrize(
-    ("text", "indexes"), [("", set()), ("3", {3}), ("0-2", {0, 1, 2}), ("0,2-4,7", {0, 2, 3, 4, 7})]
-)
-def test_indexes_as_text(text: str, indexes: set[int]) -> None:
-    assert parse_indexes(text) == indexes
-    assert format_indexes(indexes) == text

@@ -1,11 +1,11 @@
-"""When a Deployment's roll counts as given up, and what takes that back."""
+"""Progress of a Deployment's roll: when it counts as given up, and what takes that back."""
 
 from typing import Any
 
 import msgspec
 
-from edl.embedded.controllers.objects import Deployment, ReplicaSet
-from edl.embedded.controllers.progress import status_of
+from edl.embedded.controllers.deployment_status import status_of
+from edl.embedded.controllers.types import Deployment, ReplicaSet
 
 NEW = msgspec.convert({"metadata": {"name": "d-new"}, "spec": {"replicas": 1}, "status": {"replicas": 1}}, ReplicaSet)
 OLD = msgspec.convert(

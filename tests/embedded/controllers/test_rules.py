@@ -5,12 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from edl.api.kubernetes.pod_network import Pod, Toleration
 from edl.embedded.controllers.endpoints import Service, slices_of
 from edl.embedded.controllers.graph import Graph, Owned
-from edl.embedded.controllers.objects import PODS, Pod, StatefulSet, Toleration
 from edl.embedded.controllers.rollout import Generation, budget, recreate, roll, spread
 from edl.embedded.controllers.statefulset import decide
-from edl.embedded.controllers.taints import Node, Taint, seconds_left, taints_of
+from edl.embedded.controllers.taints import seconds_left, taints_of
+from edl.embedded.controllers.types import Node, StatefulSet, Taint
+from edl.embedded.resources import PODS
 
 
 @pytest.mark.parametrize(

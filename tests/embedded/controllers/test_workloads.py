@@ -7,7 +7,7 @@ import pytest
 from tests.embedded.cluster_fixture import PODS, eventually
 from tests.embedded.controllers.stage import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, Stage, stage, template, workload
 
-from edl.kube.resource import Resource
+from edl.kube.rest.resource import Resource
 
 LIMITS = Resource("", "v1", "limitranges", "LimitRange")
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from edl.embedded.node.runtime import Exit, Launch, Running, Runtime
+from edl.embedded.node.runtime import Exit, Launch, RunningProcess, Runtime
 from edl.embedded.node.supervisor import processes
 
 PATH = {"PATH": os.environ["PATH"]}
@@ -22,7 +22,7 @@ def shell(tmp_path: Path, script: str, **more: object) -> Launch:
     return Launch(id="c", argv=["sh", "-c", script], env=dict(PATH), log=str(tmp_path / "0.log"), **more)  # type: ignore[arg-type]
 
 
-async def end(running: Running) -> Exit:
+async def end(running: RunningProcess) -> Exit:
     async with asyncio.timeout(30):
         return await running.ended
 

@@ -1,4 +1,4 @@
-"""What is seen of a pod on a process node: its status, and what it wrote."""
+"""Reads a pod on a process node: its status, and what it wrote."""
 
 from typing import Any
 

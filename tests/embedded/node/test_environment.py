@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from edl.api.core import ConfigMap, Secret
-from edl.embedded.node.environment import Image, command_of, expand, inherited, variables_of
-from edl.embedded.node.facts import ConfigurationError, Facts, needs_of
-from edl.embedded.node.pod import Container, Pod
+from edl.api.kubernetes.core import ConfigMap, Secret
+from edl.embedded.node.pod.environment import Image, command_of, expand, inherited, variables_of
+from edl.embedded.node.pod.inputs import ConfigurationError, PodInputs, references_of
+from edl.embedded.node.pod.types import Container, Pod
 
-FACTS = Facts(
+FACTS = PodInputs(
     config_maps={"c": ConfigMap(data={"k": "v", "other": "w", "bad key": "x"}), "absent": None},
     secrets={"s": Secret(data={"password": base64.b64encode(b"hunter2").decode()})},
     variables={"SVC_SERVICE_HOST": "127.20.0.1"},
@@ -173,7 +173,7 @@ def test_needs_name_everything_that_is_referred_to() -> None:
             },
         ],
     }
-    needs = needs_of(msgspec.convert({"spec": body}, Pod))
+    needs = references_of(msgspec.convert({"spec": body}, Pod))
     assert needs.config_maps == {"c1", "c2", "c3", "c4"}
     assert needs.secrets == {"s1", "s2", "s3", "s4"}
     assert [token.path for token in needs.tokens] == ["token"]

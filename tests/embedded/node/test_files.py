@@ -7,7 +7,7 @@ import pytest
 from tests.embedded.cluster_fixture import PODS, Cluster, cluster_with_node
 from tests.embedded.node.seen import log_of, main
 
-from edl.kube.resource import Resource
+from edl.kube.rest.resource import Resource
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
@@ -41,7 +41,7 @@ async def test_volumes_appear_at_their_paths_in_every_mode(tmp_path: Path, mode:
 
 
 async def test_a_mounted_config_map_follows_its_object(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edl.embedded.node.worker._REFRESH_SECONDS", 0.3)
+    monkeypatch.setattr("edl.embedded.node.pod.worker._REFRESH_SECONDS", 0.3)
     await cluster.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"k": "old"}})
     container = {
         "volumeMounts": [{"name": "v", "mountPath": "/edl-test"}],

@@ -1,40 +1,40 @@
-"""What happens next to a pod's containers: init order, sidecars, restart policies, back-off, verdicts."""
+"""Next actions on a pod's containers: init order, sidecars, restart policies, back-off, final phases."""
 
 import pytest
 
-from edl.embedded.node.lifecycle import (
+from edl.embedded.node.pod.lifecycle import (
     Backoff,
-    Ended,
-    Kind,
-    Plan,
-    Record,
-    State,
+    ContainerKind,
+    ContainerPhase,
+    ContainerRecord,
+    PodActions,
+    Termination,
+    final_phase,
+    next_actions,
     note_ended,
     note_problem,
     note_running,
     note_starting,
-    plan,
-    verdict_of,
 )
 
 BACKOFF = Backoff()
 
 
-def record(text: str) -> Record:
+def record(text: str) -> ContainerRecord:
     """`kind name state`: waiting, starting, running, booting (running, not started) or an exit code."""
     kind, name, state = text.split()
-    made = Record(name, Kind(kind))
+    made = ContainerRecord(name, ContainerKind(kind))
     if state.isdigit():
-        made.state, made.ended = State.ENDED, Ended(int(state), "", finished=100.0)
+        made.state, made.ended = ContainerPhase.ENDED, Termination(int(state), "", finished=100.0)
     elif state in ("running", "booting"):
-        made.state, made.started = State.RUNNING, state == "running"
+        made.state, made.started = ContainerPhase.RUNNING, state == "running"
     else:
-        made.state = State(state)
+        made.state = ContainerPhase(state)
     return made
 
 
-def decide(*texts: str, policy: str = "Always", ending: bool = False, now: float = 1000.0) -> Plan:
-    return plan([record(text) for text in texts], policy, ending=ending, now=now)
+def decide(*texts: str, policy: str = "Always", ending: bool = False, now: float = 1000.0) -> PodActions:
+    return next_actions([record(text) for text in texts], policy, ending=ending, now=now)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_is_started(containers: list[str], policy: str, start: tuple[str, .
 
 
 @pytest.mark.parametrize(
-    ("containers", "policy", "verdict"),
+    ("containers", "policy", "phase"),
     [
         (["main a 0", "main b 0"], "Never", "Succeeded"),
         (["main a 0", "main b 1"], "Never", "Failed"),
@@ -82,13 +82,13 @@ def test_what_is_started(containers: list[str], policy: str, start: tuple[str, .
         (["main a waiting"], "Never", ""),
     ],
 )
-def test_the_verdict(containers: list[str], policy: str, verdict: str) -> None:
-    assert verdict_of([record(text) for text in containers], policy) == verdict
-    assert decide(*containers, policy=policy).verdict == verdict
+def test_the_final_phase(containers: list[str], policy: str, phase: str) -> None:
+    assert final_phase([record(text) for text in containers], policy) == phase
+    assert decide(*containers, policy=policy).final_phase == phase
 
 
 @pytest.mark.parametrize(
-    ("containers", "stop", "quiet"),
+    ("containers", "stop", "idle"),
     [
         (["sidecar s running", "sidecar t running", "main a running", "main b running"], ("a", "b"), False),
         (["sidecar s running", "sidecar t running", "main a 0", "main b 1"], ("t",), False),
@@ -98,9 +98,9 @@ def test_the_verdict(containers: list[str], policy: str, verdict: str) -> None:
         (["main a waiting"], (), True),
     ],
 )
-def test_sidecars_leave_last_and_in_reverse(containers: list[str], stop: tuple[str, ...], quiet: bool) -> None:
+def test_sidecars_leave_last_and_in_reverse(containers: list[str], stop: tuple[str, ...], idle: bool) -> None:
     decision = decide(*containers, ending=True)
-    assert (decision.stop, decision.quiet, decision.start) == (stop, quiet, ())
+    assert (decision.stop, decision.idle, decision.start) == (stop, idle, ())
 
 
 def test_a_finished_pod_stops_its_sidecars() -> None:
@@ -110,21 +110,21 @@ def test_a_finished_pod_stops_its_sidecars() -> None:
 def test_what_is_stopping_is_not_stopped_twice() -> None:
     stopping = record("main a running")
     stopping.stopping = True
-    assert plan([stopping], "Never", ending=True, now=0).stop == ()
+    assert next_actions([stopping], "Never", ending=True, now=0).stop == ()
 
 
 def test_nothing_is_started_while_the_pod_ends() -> None:
     assert decide("init i 0", "main a waiting", "main b 1", ending=True).start == ()
 
 
-def crash(one: Record, at: float, ran: float = 1.0) -> None:
+def crash(one: ContainerRecord, at: float, ran: float = 1.0) -> None:
     note_starting(one)
     note_running(one, "id", at)
-    note_ended(one, Ended(1, "Error", started=at, finished=at + ran), BACKOFF)
+    note_ended(one, Termination(1, "Error", started=at, finished=at + ran), BACKOFF)
 
 
 def test_back_off_doubles_and_starts_anew_after_a_long_run() -> None:
-    one = Record("a", Kind.MAIN)
+    one = ContainerRecord("a", ContainerKind.MAIN)
     delays = []
     for _ in range(8):
         crash(one, 1000.0)
@@ -138,18 +138,22 @@ def test_back_off_doubles_and_starts_anew_after_a_long_run() -> None:
 def test_back_off_is_waited_for() -> None:
     one = record("main a 1")
     one.not_before = 1010.0
-    decision = plan([one], "Always", ending=False, now=1000.0)
-    assert (decision.start, decision.wake, decision.quiet) == ((), 1010.0, False)
-    assert plan([one], "Always", ending=False, now=1010.0).start == ("a",)
+    decision = next_actions([one], "Always", ending=False, now=1000.0)
+    assert (decision.start, decision.requeue_at, decision.idle) == ((), 1010.0, False)
+    assert next_actions([one], "Always", ending=False, now=1010.0).start == ("a",)
 
 
 def test_a_container_that_cannot_be_created_spends_no_run() -> None:
-    one = Record("a", Kind.MAIN)
+    one = ContainerRecord("a", ContainerKind.MAIN)
     crash(one, 1000.0)
     for attempt in range(3):
         note_starting(one)
         note_problem(one, "CreateContainerError", "no such volume", 1100.0 + attempt)
-    assert (one.state, one.restarts, one.problem) == (State.ENDED, 0, ("CreateContainerError", "no such volume"))
+    assert (one.state, one.restarts, one.problem) == (
+        ContainerPhase.ENDED,
+        0,
+        ("CreateContainerError", "no such volume"),
+    )
     assert one.not_before > 1102.0
     note_starting(one)
     note_running(one, "id", 1200.0)
@@ -157,9 +161,9 @@ def test_a_container_that_cannot_be_created_spends_no_run() -> None:
 
 
 def test_a_command_that_cannot_be_run_is_a_run() -> None:
-    one = Record("a", Kind.MAIN)
+    one = ContainerRecord("a", ContainerKind.MAIN)
     note_starting(one)
-    note_ended(one, Ended(128, "StartError"), BACKOFF)
+    note_ended(one, Termination(128, "StartError"), BACKOFF)
     note_starting(one)
-    note_ended(one, Ended(128, "StartError"), BACKOFF)
-    assert (one.restarts, one.state) == (1, State.ENDED)
+    note_ended(one, Termination(128, "StartError"), BACKOFF)
+    assert (one.restarts, one.state) == (1, ContainerPhase.ENDED)

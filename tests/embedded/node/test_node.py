@@ -11,7 +11,7 @@ from tests.embedded.cluster_fixture import PODS, Cluster, api_server, eventually
 from tests.embedded.node.seen import FOREVER, log_of, main, ready, said
 
 from edl.embedded.node.supervisor import processes
-from edl.kube.resource import Resource
+from edl.kube.rest.resource import Resource
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -213,11 +213,11 @@ async def test_events_tell_what_happened(cluster: Cluster) -> None:
     await cluster.pod("p", script="exit 1")
     await cluster.phase("p", "Failed")
 
-    async def told() -> bool:
+    async def reported() -> bool:
         page = await cluster.client.list(EVENTS, namespace="default")
         return any(one.get("reason") == "Started" and one["involvedObject"]["name"] == "p" for one in page.items)
 
-    await eventually(told)
+    await eventually(reported)
 
 
 async def test_a_restarted_node_loses_its_pods_through_no_fault_of_theirs(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The small parts: addresses, names, images, devices, admission, logs read back."""
 
+import errno
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -8,18 +10,19 @@ import msgspec
 import pytest
 
 from edl.embedded.node import logs
-from edl.embedded.node.addresses import AddressesExhaustedError, AddressPool
-from edl.embedded.node.admission import requests_of, shortage
-from edl.embedded.node.devices import Devices
-from edl.embedded.node.environment import Image
-from edl.embedded.node.facts import ConfigurationError
-from edl.embedded.node.hosts import Named, own_text, service_lines, service_variables, shared_text
-from edl.embedded.node.images import Images
 from edl.embedded.node.logs import LogOptions
-from edl.embedded.node.messages import termination_message
-from edl.embedded.node.places import rewrite
-from edl.embedded.node.pod import Container, Pod
+from edl.embedded.node.network.addresses import AddressesExhaustedError, AddressPool
+from edl.embedded.node.network.hosts_file import ServiceNames, own_text, service_lines, service_variables, shared_text
+from edl.embedded.node.pod.admission import shortage
+from edl.embedded.node.pod.devices import Devices
+from edl.embedded.node.pod.directories import rewrite
+from edl.embedded.node.pod.environment import Image
+from edl.embedded.node.pod.images import Images
+from edl.embedded.node.pod.inputs import ConfigurationError
+from edl.embedded.node.pod.termination_message import termination_message
+from edl.embedded.node.pod.types import Container, Pod
 from edl.embedded.node.supervisor.logs import LogWriter
+from edl.embedded.pod_requests import requests_of
 
 
 def test_addresses_are_unique_on_the_machine() -> None:
@@ -49,9 +52,9 @@ def test_when_no_block_is_free_it_says_so() -> None:
 def test_names_are_as_dns_would_resolve_them() -> None:
     lines = service_lines(
         [
-            Named("ns", "web", "127.30.0.1"),
-            Named("ns", "db", "", (("127.16.0.5", "db-0"), ("127.16.0.6", ""))),
-            Named("other", "web", "127.30.0.2"),
+            ServiceNames("ns", "web", "127.30.0.1"),
+            ServiceNames("ns", "db", "", (("127.16.0.5", "db-0"), ("127.16.0.6", ""))),
+            ServiceNames("other", "web", "127.30.0.2"),
         ]
     )
     text = shared_text(lines, "ns")
@@ -100,6 +103,9 @@ def test_images(tmp_path: Path) -> None:
     assert images.find("redis").env == {"A": "1"}
     assert images.find("host:5000/x:2") == Image(virtualenv="/v", working_dir="/w")
     assert images.find("host:5000/x:3") == Image()
+    idle = Image(command=("sleep", "infinity"))
+    assert [images.find(name) for name in ("registry.k8s.io/pause:3.10", "pause", "host:5000/a/pause")] == [idle] * 3
+    assert images.find("pause-please") == Image()
     path.write_text("redis: {comand: [x]}\n#")
     with pytest.raises(ConfigurationError, match="redis: comand is unknown; known are args, command"):
         images.find("redis")
@@ -197,6 +203,68 @@ async def test_following_sees_what_is_added_even_over_a_rotation(tmp_path: Path)
     writer.close()
     assert read == b"first\n" + b"".join(b"added %d\n" % number for number in range(8))
     assert len(logs.files_of(path)) > 1
+
+
+@pytest.mark.parametrize("options", [{}, {"tail_lines": 1}])
+async def test_a_follower_misses_nothing_however_often_the_log_is_rotated_between_two_looks(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """Each look finds several rotations, and inodes of files that are gone are used again."""
+    path = tmp_path / "0.log"
+    writer = LogWriter(str(path), max_bytes=200, keep=9)
+    writer.write("stdout", b"first\n")
+    rounds = iter(range(20))
+
+    def more() -> bool:
+        number = next(rounds, None)
+        if number is not None:
+            for part in range(20):
+                writer.write("stdout", b"added %d %d\n" % (number, part))
+        return number is not None
+
+    read = b"".join([piece async for piece in logs.read(path, LogOptions(**options), follow=more)])
+    writer.close()
+    assert read == b"first\n" + b"".join(b"added %d %d\n" % (n, part) for n in range(20) for part in range(20))
+    assert len(logs.files_of(path)) == 10
+
+
+async def test_a_log_that_is_rotated_while_it_is_read_is_read_on(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    writer = LogWriter(str(path), max_bytes=4000, keep=4)
+    for number in range(300):
+        writer.write("stdout", b"line %d\n" % number)
+    read = b""
+    async for piece in logs.read(path, LogOptions()):
+        read += piece
+        for number in range(300, 600):
+            writer.write("stdout", b"line %d\n" % number)
+    writer.close()
+    lines = [int(line.split()[1]) for line in read.splitlines()]
+    assert lines == list(range(lines[0], lines[0] + len(lines))), "no gap"
+    assert lines[-1] >= 299
+
+
+def test_a_rotation_that_fails_costs_no_line_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "0.log"
+    writer = LogWriter(str(path), max_bytes=200, keep=2)
+    real = os.replace
+
+    def broken(source: str, target: str) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(os, "replace", broken)
+    for number in range(10):
+        writer.write("stdout", b"line %d\n" % number)
+    assert logs.tail(path, lines=100) == b"".join(b"line %d\n" % number for number in range(10))
+    monkeypatch.setattr(os, "replace", real)
+    writer.write("stdout", b"line 10\n")
+    assert len(logs.files_of(path)) == 2
+    for number in range(1000):
+        writer.write("stdout", b"line %d\n" % number)
+    writer.close()
+    assert sum(file.stat().st_size for file in logs.files_of(path)) <= 3 * 200, "bounded while it is written"
 
 
 async def test_a_very_long_line_is_whole_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How containers end: signals, graces, memory, and whatever kills the supervisor or the node."""
+"""Ends of containers: signals, graces, memory, and whatever kills the supervisor or the node."""
 
 import asyncio
 import sys

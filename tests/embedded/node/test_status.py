@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from edl.api.core import without_nulls
-from edl.api.meta import Condition
-from edl.embedded.node.lifecycle import Ended, Kind, Record, State
-from edl.embedded.node.pod import Pod
-from edl.embedded.node.recovery import LOST, restore
-from edl.embedded.node.status import Situation, status_of
+from edl.api.kubernetes.core import without_nulls
+from edl.api.kubernetes.meta import Condition
+from edl.embedded.node.pod.lifecycle import ContainerKind, ContainerPhase, ContainerRecord, Termination
+from edl.embedded.node.pod.recovery import LOST, restore
+from edl.embedded.node.pod.status import PodState, status_of
+from edl.embedded.node.pod.types import Pod
 
 NOW = 1_700_000_000.0
 TIME = "2023-11-14T22:13:20Z"
@@ -27,23 +27,25 @@ def pod(policy: str = "Always", init: bool = False, **status: Any) -> Pod:
     return msgspec.convert(body, Pod)
 
 
-def describe(one: Pod, *records: Record, known: dict[str, Condition] | None = None, **more: Any) -> dict[str, Any]:
-    situation = Situation(pod_ip="127.16.0.9", host_ip="127.16.0.1", started_at=NOW, now=NOW, **more)
-    return status_of(one, {record.name: record for record in records}, situation, known or {})
+def describe(
+    one: Pod, *records: ContainerRecord, known: dict[str, Condition] | None = None, **more: Any
+) -> dict[str, Any]:
+    state = PodState(pod_ip="127.16.0.9", host_ip="127.16.0.1", started_at=NOW, now=NOW, **more)
+    return status_of(one, {record.name: record for record in records}, state, known or {})
 
 
 def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one.get("reason") or "") for one in status["conditions"]}
 
 
-def running(**more: Any) -> Record:
-    facts = {"started": True, "ready": True, "container_id": "u/a/0", "started_at": NOW, **more}
-    return Record("a", Kind.MAIN, State.RUNNING, **facts)
+def running(**more: Any) -> ContainerRecord:
+    inputs = {"started": True, "ready": True, "container_id": "u/a/0", "started_at": NOW, **more}
+    return ContainerRecord("a", ContainerKind.MAIN, ContainerPhase.RUNNING, **inputs)
 
 
-def ended(code: int, **more: Any) -> Record:
-    facts: dict[str, Any] = {"reason": "Error" if code else "Completed", "started": NOW, "finished": NOW, **more}
-    return Record("a", Kind.MAIN, State.ENDED, ended=Ended(code, **facts))
+def ended(code: int, **more: Any) -> ContainerRecord:
+    inputs: dict[str, Any] = {"reason": "Error" if code else "Completed", "started": NOW, "finished": NOW, **more}
+    return ContainerRecord("a", ContainerKind.MAIN, ContainerPhase.ENDED, ended=Termination(code, **inputs))
 
 
 def test_running_and_ready() -> None:
@@ -81,19 +83,28 @@ def test_running_and_ready() -> None:
         ("OnFailure", ended(0), "Succeeded", ("False", "PodCompleted")),
         ("OnFailure", ended(3), "Running", ("False", "ContainersNotReady")),
         ("Always", ended(0), "Running", ("False", "ContainersNotReady")),
-        ("Always", Record("a", Kind.MAIN), "Pending", ("False", "ContainersNotReady")),
-        ("Always", Record("a", Kind.MAIN, State.STARTING), "Pending", ("False", "ContainersNotReady")),
+        ("Always", ContainerRecord("a", ContainerKind.MAIN), "Pending", ("False", "ContainersNotReady")),
+        (
+            "Always",
+            ContainerRecord("a", ContainerKind.MAIN, ContainerPhase.STARTING),
+            "Pending",
+            ("False", "ContainersNotReady"),
+        ),
         ("Always", running(ready=False), "Running", ("False", "ContainersNotReady")),
     ],
 )
-def test_phase_and_readiness(policy: str, record: Record, phase: str, ready: tuple[str, str]) -> None:
+def test_phase_and_readiness(policy: str, record: ContainerRecord, phase: str, ready: tuple[str, str]) -> None:
     status = describe(pod(policy), record)
     assert status["phase"] == phase
     assert conditions(status)["Ready"] == ready
 
 
 def test_waiting_for_init_containers() -> None:
-    status = describe(pod(init=True), Record("i", Kind.INIT, State.RUNNING, started_at=NOW), Record("a", Kind.MAIN))
+    status = describe(
+        pod(init=True),
+        ContainerRecord("i", ContainerKind.INIT, ContainerPhase.RUNNING, started_at=NOW),
+        ContainerRecord("a", ContainerKind.MAIN),
+    )
     assert status["phase"] == "Pending"
     assert conditions(status)["Initialized"] == ("False", "ContainersNotInitialized")
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
@@ -128,7 +139,7 @@ def test_crash_loop() -> None:
 
 
 def test_a_container_that_cannot_be_created_says_why() -> None:
-    record = Record("a", Kind.MAIN, problem=("CreateContainerConfigError", 'configmap "c" not found'))
+    record = ContainerRecord("a", ContainerKind.MAIN, problem=("CreateContainerConfigError", 'configmap "c" not found'))
     status = describe(pod(), record)
     assert status["phase"] == "Pending"
     assert status["containerStatuses"][0]["state"]["waiting"] == {
@@ -173,13 +184,13 @@ def test_readiness_gates_count() -> None:
 
 def test_what_was_written_can_be_restored() -> None:
     before = running(restarts=3)
-    before.previous = Ended(1, "Error", "oops", NOW, NOW)
+    before.previous = Termination(1, "Error", "oops", NOW, NOW)
     status = describe(pod("Never"), before)
     again = msgspec.structs.replace(pod("Never"), status=msgspec.convert(without_nulls(status), type(pod().status)))
-    records = {"a": Record("a", Kind.MAIN)}
+    records = {"a": ContainerRecord("a", ContainerKind.MAIN)}
     assert restore(again, records, NOW + 5) is True
-    assert (records["a"].state, records["a"].restarts) == (State.ENDED, 3)
-    assert records["a"].ended == Ended(137, "ContainerStatusUnknown", LOST, NOW, NOW + 5)
+    assert (records["a"].state, records["a"].restarts) == (ContainerPhase.ENDED, 3)
+    assert records["a"].ended == Termination(137, "ContainerStatusUnknown", LOST, NOW, NOW + 5)
     assert records["a"].previous is not None
     assert records["a"].previous.message == "oops"
 
@@ -187,7 +198,7 @@ def test_what_was_written_can_be_restored() -> None:
 def test_what_had_ended_is_restored_as_ended() -> None:
     status = describe(pod("Never"), ended(0))
     again = msgspec.structs.replace(pod("Never"), status=msgspec.convert(without_nulls(status), type(pod().status)))
-    records = {"a": Record("a", Kind.MAIN)}
+    records = {"a": ContainerRecord("a", ContainerKind.MAIN)}
     assert restore(again, records, NOW) is False
     assert records["a"].ended is not None
     assert records["a"].ended.code == 0

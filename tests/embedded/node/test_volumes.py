@@ -1,20 +1,21 @@
 """Volumes: what they hold, that they change as a whole, and what is refused."""
 
 import base64
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from edl.api.core import ConfigMap, Secret
-from edl.embedded.node.facts import ConfigurationError, Facts
-from edl.embedded.node.pod import Container, Pod, TokenSource, Volume
+from edl.api.kubernetes.core import ConfigMap, Secret
+from edl.embedded.node.pod.inputs import ConfigurationError, PodInputs
+from edl.embedded.node.pod.types import Container, Pod, TokenSource, Volume
 from edl.embedded.node.supervisor.sandbox import Mount
 from edl.embedded.node.volumes import files_of, mounts_of, prepare, write_files
 
 POD = msgspec.convert({"metadata": {"name": "p", "labels": {"app": "x"}}}, Pod)
-FACTS = Facts(
+FACTS = PodInputs(
     config_maps={"c": ConfigMap(data={"a": "1", "b": "2"}), "none": None},
     secrets={"s": Secret(data={"key": base64.b64encode(b"\x00secret").decode()})},
     tokens={TokenSource(path="token", expiration_seconds=3600): "abc"},
@@ -117,3 +118,25 @@ def test_mounts(tmp_path: Path) -> None:
     assert (tmp_path / "x/y").is_dir()
     with pytest.raises(ConfigurationError, match="the pod has no volume of this name"):
         mounts_of(one, {}, {})
+
+
+def test_containers_that_start_together_write_their_volume_at_once(tmp_path: Path) -> None:
+    """Each with other contents, as when a ConfigMap changes meanwhile: none fails, and one of them holds."""
+    place, versions = tmp_path / "v", [{"a": (f"{number}".encode() * 1000, 0o644)} for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(20):
+            list(threads.map(lambda files: write_files(place, files), versions))
+    assert (place / "a").read_bytes() in [files["a"][0] for files in versions]
+    assert sorted(path.name for path in place.iterdir() if not path.name.startswith("..")) == ["a"]
+    assert len(list(place.glob("..*"))) == 2, "the link and what it leads to"
+
+
+def test_what_a_crash_left_of_a_volume_is_in_nobodys_way(tmp_path: Path) -> None:
+    place = tmp_path / "v"
+    write_files(place, {"a": (b"old", 0o644)})
+    (place / "..data_tmp").symlink_to("nowhere")
+    (place / "..123").mkdir()
+    (place / "..123_tmp").symlink_to("..123")
+    write_files(place, {"a": (b"new", 0o644)})
+    assert (place / "a").read_bytes() == b"new"
+    assert len(list(place.glob("..*"))) == 2

@@ -1,13 +1,13 @@
-"""Which node a pod gets, and what is said when it gets none."""
+"""The node that a pod gets, and the message when it gets none."""
 
 from typing import Any
 
 import msgspec
 import pytest
 
-from edl.api.core import Node, Pod
+from edl.api.kubernetes.core import Node, Pod
+from edl.embedded.podscheduler.capacity import requests_of
 from edl.embedded.podscheduler.decide import Outcome, decide
-from edl.embedded.podscheduler.room import requests_of
 from edl.embedded.podscheduler.state import ClusterState
 
 READY = [{"type": "Ready", "status": "True"}]
@@ -211,3 +211,13 @@ def test_while_a_pod_is_resized_the_larger_size_counts() -> None:
     status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]}
     shrinking = msgspec.structs.replace(pod("x", "1", on="a"), status=msgspec.convert(status, type(pod().status)))
     assert place(pod(cpu="1"), [node("a")], shrinking).node == ""
+
+
+@pytest.mark.parametrize(("reason", "placed"), [("Infeasible", "a"), ("Deferred", "")])
+def test_a_resize_that_can_never_be_granted_takes_nothing(reason: str, placed: str) -> None:
+    status = {
+        "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+    }
+    growing = msgspec.structs.replace(pod("x", "1000", on="a"), status=msgspec.convert(status, type(pod().status)))
+    assert place(pod(cpu="1"), [node("a")], growing).node == placed

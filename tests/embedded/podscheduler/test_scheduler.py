@@ -1,4 +1,4 @@
-"""The pod scheduler against the API server: binding, explaining, waiting for room."""
+"""The pod scheduler against the API server: binding, explaining, waiting for capacity."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.embedded.cluster_fixture import PODS, Cluster, api_server, eventually, pod
 
-from edl.embedded.podscheduler.scheduler import NODES, PodScheduler
-from edl.kube.resource import Resource
+from edl.embedded.podscheduler.scheduler import PodScheduler
+from edl.embedded.resources import NODES
+from edl.kube.rest.resource import Resource
 
 EVENTS = Resource("", "v1", "events", "Event")
 
@@ -50,11 +51,11 @@ async def test_a_pod_is_bound(cluster: Cluster) -> None:
     await cluster.create(PODS, sized("p", "1"))
     assert await node_of(cluster, "p") == "a"
 
-    async def told() -> bool:
+    async def reported() -> bool:
         page = await cluster.client.list(EVENTS, namespace="default")
         return any("Successfully assigned default/p to a" in str(one) for one in page.items)
 
-    await eventually(told)
+    await eventually(reported)
 
 
 async def test_one_that_does_not_fit_says_why_and_waits_for_room(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""What the fuzz tests throw at the server: objects as they should be, and what to put in their places."""
+"""Inputs of the fuzz tests: valid objects of every kind, and wrong values to put into them."""
 
 from typing import Any
 

@@ -1,14 +1,12 @@
 """Requests to an API server in the same process: no socket, the answer decoded."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 from edl.embedded.server import ADMIN, Server
 from edl.embedded.server.api import Request
-from edl.embedded.server.call import Answer, User, parse_query
-from edl.embedded.server.watch import Watch
+from edl.embedded.server.storage.watch import Watch
+from edl.embedded.server.verbs.call import Response, User, parse_query
 
 
 async def ask(
@@ -25,7 +23,7 @@ async def ask(
     data = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else b""
     where, _, query = path.partition("?")
     result = await server.api.handle(Request(method, where, parse_query(query), data, media, accept, user, agent))
-    assert isinstance(result, Answer)
+    assert isinstance(result, Response)
     try:
         return result.code, json.loads(result.body)
     except ValueError:

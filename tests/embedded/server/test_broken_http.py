@@ -80,6 +80,67 @@ async def test_broken_http(listening: Server, chunks: tuple[bytes, ...]) -> None
     await still_serves(listening)
 
 
+async def test_a_token_that_is_no_text_is_no_token(listening: Server) -> None:
+    answer = await raw(listening, b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 401")
+
+
+async def test_a_client_whose_name_is_no_text(listening: Server) -> None:
+    body = b'{"metadata":{"name":"m"}}'
+    head = b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\n" + HEAD + b"User-Agent: a\xff/1\r\n"
+    answer = await raw(listening, head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    assert answer.startswith(b"HTTP/1.1 201")
+
+
+def resident_mib() -> float:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+async def test_refused_requests_leave_no_memory_behind(monkeypatch: pytest.MonkeyPatch, listening: Server) -> None:
+    monkeypatch.setattr("edl.embedded.server.http.freed_memory._SECONDS", 0.2)
+    body = b'{"spec":{"finalizers":"' + b"x" * 2_900_000 + b'"}}'
+    head = b"PATCH /api/v1/namespaces/default HTTP/1.1\r\nContent-Type: application/merge-patch+json\r\n" + HEAD
+    request = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    before = resident_mib()
+    for _ in range(3):
+        answers = await asyncio.gather(*(raw(listening, request, wait=30) for _ in range(8)))
+        assert all(answer.startswith(b"HTTP/1.1 422") for answer in answers)
+    del answers
+    for _ in range(500):
+        if resident_mib() < before + 40:
+            break
+        await asyncio.sleep(0.01)
+    assert resident_mib() < before + 40
+
+
+async def test_two_thousand_malformed_requests_leave_no_memory_behind(
+    monkeypatch: pytest.MonkeyPatch, listening: Server
+) -> None:
+    """Bodies that are no JSON, no text, too deep, or of another shape, and headers that end nowhere."""
+    monkeypatch.setattr("edl.embedded.server.http.freed_memory._SECONDS", 0.2)
+    padding = b"x" * 100_000
+    bodies = (
+        b'{"metadata":{"name":"' + padding,
+        b"\xff\xfe" + padding,
+        b"[" * 100_000,
+        b'{"metadata":{"name":["' + padding + b'"]}}',
+        b'{"metadata":{"labels":{"' + padding + b'":{}}}}',
+    )
+    path = b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nConnection: close\r\n" + HEAD
+    requests = [path + b"Content-Length: %d\r\n\r\n" % len(body) + body for body in bodies]
+    before = resident_mib()
+    for _ in range(50):
+        answers = await asyncio.gather(*(raw(listening, request, wait=60) for request in requests * 8))
+        assert {answer[:10] for answer in answers} == {b"HTTP/1.1 4"}, answers
+    for _ in range(500):
+        if resident_mib() < before + 40:
+            break
+        await asyncio.sleep(0.01)
+    assert resident_mib() < before + 40
+    await still_serves(listening)
+
+
 async def still_serves(server: Server) -> None:
     headers = {"Authorization": "Bearer t"}
     async with aiohttp.ClientSession(server.url, headers=headers) as http, http.get("/api/v1/nodes") as answer:
@@ -99,7 +160,7 @@ async def test_slow_and_silent_clients_hold_up_nobody(listening: Server) -> None
 
 
 async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch, listening: Server) -> None:
-    monkeypatch.setattr("edl.embedded.server.http.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("edl.embedded.server.http.listener.BODY_SECONDS", 0.05)
     head = b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\n" + HEAD + b"Content-Length: 100\r\n\r\n{"
     answer = await raw(listening, head)
     assert answer.startswith(b"HTTP/1.1 504")
@@ -107,7 +168,7 @@ async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_watcher_that_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch, listening: Server) -> None:
-    monkeypatch.setattr("edl.embedded.server.http._SLOW_WATCH_BYTES", 1 << 20)
+    monkeypatch.setattr("edl.embedded.server.http.listener._SLOW_WATCH_BYTES", 1 << 20)
     _, writer = await asyncio.open_connection("127.0.0.1", listening.port, limit=1024)
     writer.write(b"GET /api/v1/configmaps?watch=true HTTP/1.1\r\n" + HEAD + b"\r\n")
     async with aiohttp.ClientSession(listening.url, headers={"Authorization": "Bearer t"}) as http:
@@ -115,6 +176,6 @@ async def test_a_watcher_that_does_not_read_is_dropped(monkeypatch: pytest.Monke
             body = {"metadata": {"name": f"m{number}"}, "data": {"x": "y" * 400_000}}
             async with http.post("/api/v1/namespaces/default/configmaps", json=body) as answer:
                 assert answer.status == 201
-    assert not listening._front._watches
+    assert not listening._listener._watches
     writer.close()
     await still_serves(listening)

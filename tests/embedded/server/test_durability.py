@@ -55,7 +55,7 @@ def running(path: Path) -> Iterator[tuple[str, Any]]:
 
 @dataclass
 class Notes:
-    """What one writer knows. `doubtful`: asked for and not answered, so that either state is right."""
+    """The state one writer expects. `doubtful`: requested and not answered, so that either state is right."""
 
     present: dict[str, int] = field(default_factory=dict)
     doubtful: dict[str, set[int | None]] = field(default_factory=dict)
@@ -126,7 +126,7 @@ async def listed(http: aiohttp.ClientSession) -> tuple[dict[str, int], int]:
 async def check(
     url: str, writers: list[Writer], before: tuple[dict[str, int], int] | None
 ) -> tuple[dict[str, int], int]:
-    """What is there agrees with every writer's notes, and with what a watch since `before` tells."""
+    """The stored state agrees with every writer's, and with the events of a watch since `before`."""
     async with aiohttp.ClientSession(url, headers={"Authorization": "Bearer t"}) as http:
         found, version = await listed(http)
         assert version >= max(writer.notes.newest for writer in writers)
@@ -138,7 +138,7 @@ async def check(
 
 
 async def replayed(http: aiohttp.ClientSession, state: dict[str, int], version: int) -> dict[str, int]:
-    """What the state of an earlier list becomes by the events since."""
+    """The state of an earlier list after the events since."""
     state = dict(state)
     query = {"watch": "true", "resourceVersion": str(version), "timeoutSeconds": "1"}
     last = version

@@ -12,8 +12,8 @@ import yaml
 
 from edl.embedded.server import ADMIN, Server
 from edl.embedded.server.api import Request
-from edl.embedded.server.call import Answer, parse_query
-from edl.embedded.server.watch import Watch
+from edl.embedded.server.storage.watch import Watch
+from edl.embedded.server.verbs.call import Response, parse_query
 from tests.conformance.samples import GADGETS, definition
 from tests.embedded.server.junk import CORE, JUNK, MEDIA, SAMPLES
 
@@ -65,12 +65,12 @@ async def ask(
     if isinstance(result, Watch):
         result.stop()
         return 200, b""
-    assert isinstance(result, Answer)
+    assert isinstance(result, Response)
     check(result, f"{method} {path} {data[:2000]!r}")
     return result.code, result.body
 
 
-def check(answer: Answer, what: str) -> None:
+def check(answer: Response, what: str) -> None:
     """An answer that Kubernetes might give: an object, or a Status that agrees with the code."""
     if answer.content_type != "application/json":
         return

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.embedded.server import protobuf
 from edl.embedded.server.status import ApiError
-from edl.embedded.server.types import ListOf, MapOf, Scalar, Struct, Type, builtin_type
+from edl.embedded.server.types import protobuf
+from edl.embedded.server.types.model import ListOf, MapOf, Scalar, Struct, Type, builtin_type
 
 
 def varint(number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""A damaged store as people meet it: `edl up` says what is wrong and how to go on, and `edl up --recover` goes on."""
+"""A damaged store on the command line: `edl up` names the problem and the fix, and `edl up --recover` applies it."""
 
 import os
 import subprocess

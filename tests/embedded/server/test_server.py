@@ -1,4 +1,4 @@
-"""The server as a whole: what survives a restart, who gets in, and the two ways in."""
+"""The server as a whole: restarts, authentication, and the two transports (HTTP and direct)."""
 
 import asyncio
 import json
@@ -12,11 +12,11 @@ import pytest
 from edl.certificates import Authority
 from edl.embedded.certificates import authority_at
 from edl.embedded.server import ADMIN, Server, User
-from edl.embedded.server.direct import direct_transport
-from edl.embedded.server.storefile import StoreError
-from edl.kube.client import Client
-from edl.kube.errors import ApiError
-from edl.kube.resource import Resource
+from edl.embedded.server.http.direct import direct_transport
+from edl.embedded.server.storage.store_file import StoreError
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.resource import Resource
 from tests.conformance.samples import DEFINITIONS, GADGETS, config, definition, gadget, made, pod, service
 from tests.embedded.server.requests import ask
 
@@ -201,8 +201,9 @@ async def test_quota_holds_within_one_turn() -> None:
         ({"minReplicas": 0}, "spec.minReplicas"),
     ],
 )
-async def test_our_own_kinds_are_judged_by_edl_api(change: dict[str, Any], field: str) -> None:
-    from edl.api.crds import crds
+async def test_our_own_kinds_are_validated_by_edl_api(change: dict[str, Any], field: str) -> None:
+    from edl.cli.local.admission import edl_rules
+    from edl.jobs.crds import crds
 
     job = {
         "apiVersion": "elastic.pytorch.org/v1alpha1",
@@ -215,7 +216,7 @@ async def test_our_own_kinds_are_judged_by_edl_api(change: dict[str, Any], field
         },
     }
     path = "/apis/elastic.pytorch.org/v1alpha1/namespaces/default/elasticjobs"
-    async with Server(None, tokens=TOKENS) as server:
+    async with Server(None, tokens=TOKENS, custom_admission=edl_rules) as server:
         for one in crds():
             assert (await ask(server, "POST", DEFINITIONS, one))[0] == 201
         assert (await ask(server, "POST", path, job))[0] == 201
@@ -252,8 +253,8 @@ async def test_an_idle_watch_ends_with_its_client(tmp_path: Path) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(f"GET {MAPS}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\n\r\n".encode())
         await reader.readuntil(b"\r\n\r\n")
-        assert len(server._front._watches) == 1
+        assert len(server._listener._watches) == 1
         writer.transport.abort()
         async with asyncio.timeout(10):
-            while server._front._watches:
+            while server._listener._watches:
                 await asyncio.sleep(0.01)

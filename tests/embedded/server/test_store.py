@@ -2,7 +2,10 @@
 
 import asyncio
 import random
+import shutil
 import sqlite3
+import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl.embedded.server.recovery import recover
-from edl.embedded.server.revisions import Change, CompactedError, Limits
-from edl.embedded.server.store import Store
-from edl.embedded.server.storefile import StoreDamagedError, StoreError, StoreFile
+from edl.embedded.server.storage.recovery import recover
+from edl.embedded.server.storage.revisions import Change, CompactedError, Limits
+from edl.embedded.server.storage.store import LogLimits, Store
+from edl.embedded.server.storage.store_file import StoreDamagedError, StoreError, StoreFile
 
 PODS = "/pods"
 KEYS = [("", "x"), ("a", "x"), ("a", "y"), ("ab", "x"), ("b", "z")]
@@ -290,8 +293,59 @@ async def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
         Store(tmp_path / "nowhere" / "s.db")
 
 
+async def test_the_log_stays_bounded_under_steady_writes(tmp_path: Path) -> None:
+    """Never a turn without a write, so that SQLite by itself never begins its log anew."""
+    store = Store(tmp_path / "s.db", log_limits=LogLimits(checkpoint_bytes=100_000, most_bytes=400_000))
+    biggest = 0
+    for number in range(1500):
+        await put(store, f"n{number % 7}", b"x" * 3000)
+        biggest = max(biggest, store._file.log_bytes)
+    assert biggest < 500_000
+    assert len(bodies(store)) == 7
+    await store.close()
+    reopened = Store(tmp_path / "s.db")
+    assert reopened.rv == 1500
+    await reopened.close()
+
+
+async def test_writers_wait_for_a_slow_disk_and_the_event_loop_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = threading.Event()
+    monkeypatch.setattr(StoreFile, "checkpoint", lambda _file: disk.wait())
+    store = Store(tmp_path / "s.db", log_limits=LogLimits(checkpoint_bytes=50_000, most_bytes=200_000))
+    number = 0
+    while not store._writes_held:
+        await put(store, f"n{number}", b"x" * 3000)
+        number += 1
+    waiting = asyncio.create_task(put(store, "last"))
+    await asyncio.sleep(0)
+    assert store.latest(PODS, ("a", "last")) is not None
+    assert store.get(PODS, ("a", "last")) is None
+    assert 200_000 <= store._file.log_bytes < 300_000
+    disk.set()
+    assert await waiting == number + 1
+    await store.close()
+
+
+async def test_a_foreign_reader_fails_no_write(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(tmp_path / "s.db", log_limits=LogLimits(checkpoint_bytes=50_000, most_bytes=100_000))
+    await put(store, "first")
+    reader = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM revision").fetchall()
+    for number in range(60):
+        await put(store, f"n{number}", b"x" * 3000)
+    assert "the write-ahead log could not be folded and grows: another process reads it" in caplog.text
+    reader.close()
+    for number in range(60):
+        await put(store, f"n{number}", b"x" * 3000)
+    await store.close()
+    assert not (tmp_path / "s.db-wal").exists()
+
+
 async def test_the_log_is_folded_into_the_file(tmp_path: Path) -> None:
-    store = Store(tmp_path / "s.db")
+    store = Store(tmp_path / "s.db", log_limits=LogLimits(checkpoint_bytes=500_000))
     for number in range(5000):
         store.put(PODS, ("a", f"n{number % 7}"), b"x" * 300)
         if number % 100 == 0:
@@ -300,4 +354,122 @@ async def test_the_log_is_folded_into_the_file(tmp_path: Path) -> None:
     while store._checkpoint is not None:
         await asyncio.sleep(0.01)
     assert (tmp_path / "s.db").stat().st_size > 100_000
+    await store.close()
+
+
+async def killed(path: Path, at: Path, count: int = 30) -> None:
+    """What a kill -9 leaves: a file and a log with acknowledged writes, copied while the store is open."""
+    store = Store(path)
+    for number in range(count):
+        await put(store, f"n{number:03}", bytes([65 + number % 26]) * 500)
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{at}{suffix}")
+    await store.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_damaged_log_is_noticed_and_nearly_all_of_it_comes_back(tmp_path: Path, seed: int) -> None:
+    path, log = tmp_path / "s.db", tmp_path / "s.db-wal"
+    await killed(tmp_path / "running.db", path)
+    content = bytearray(log.read_bytes())
+    where = random.Random(seed).randrange(len(content)) if seed > 2 else (5, 20, len(content) - 10)[seed]
+    content[where] ^= 0x20
+    log.write_bytes(content)
+    with pytest.raises(StoreDamagedError, match=r"s\.db-wal: the log is damaged \(.*; `edl up --recover`"):
+        Store(path)
+    assert log.read_bytes() == content
+    result = recover(path)
+    assert "does not match its checksum" in result.log
+    assert result.by_resource[PODS] == result.restored >= 28
+    store = Store(path)
+    assert len(bodies(store)) == result.restored
+    assert all(body == bytes([65 + int(name[-3:]) % 26]) * 500 for name, body in bodies(store).items())
+    await store.close()
+
+
+async def test_the_message_counts_what_is_behind_the_damage(tmp_path: Path) -> None:
+    path, log = tmp_path / "s.db", tmp_path / "s.db-wal"
+    await killed(tmp_path / "running.db", path)
+    content = bytearray(log.read_bytes())
+    content[content.index(b"K" * 500) + 5] ^= 1
+    log.write_bytes(content)
+    with pytest.raises(StoreDamagedError, match=r"frame \d+ of \d+ .*; 20 acknowledged transactions after it"):
+        Store(path)
+    assert recover(path).restored >= 29
+
+
+@pytest.mark.parametrize("cut", [1, 24, 25, 4000, 4096, 4120])
+async def test_an_unfinished_write_is_no_damage(tmp_path: Path, cut: int) -> None:
+    path, log = tmp_path / "s.db", tmp_path / "s.db-wal"
+    await killed(tmp_path / "running.db", path)
+    log.write_bytes(log.read_bytes()[:-cut])
+    store = Store(path)
+    assert len(bodies(store)) in (29, 30)
+    await store.close()
+
+
+async def test_frames_of_an_earlier_round_of_the_log_are_no_damage(tmp_path: Path) -> None:
+    """SQLite begins its log anew by itself when all of it is folded, and writes over the former one."""
+    store = Store(tmp_path / "running.db")
+    for number in range(30):
+        await put(store, f"n{number:03}", b"x" * 500)
+    store._file._db.execute("PRAGMA journal_size_limit=-1")  # as if killed before SQLite cut what it left
+    store._file.checkpoint()
+    await put(store, "last")
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{tmp_path}/running.db{suffix}", f"{tmp_path}/s.db{suffix}")
+    await store.close()
+    copied = Store(tmp_path / "s.db")
+    assert len(bodies(copied)) == 31
+    await copied.close()
+
+
+@pytest.mark.parametrize("column", ["resource", "namespace", "name", "deleted", "rv"])
+async def test_a_damaged_key_is_noticed(tmp_path: Path, column: str) -> None:
+    path = tmp_path / "s.db"
+    await filled(path)
+    value = {"deleted": "1", "rv": "1000"}.get(column, "'other'")
+    with sqlite3.connect(path) as database:
+        database.execute(f"UPDATE revision SET {column}={value} WHERE rv=100")
+    database.close()
+    with pytest.raises(StoreDamagedError, match="does not match its checksum"):
+        Store(path)
+    result = recover(path)
+    assert (result.restored, len(result.damaged)) == (199, 1)
+
+
+def as_format_1(path: Path) -> None:
+    """The file as the version before wrote it: checksums of bodies alone."""
+    with sqlite3.connect(path) as database:
+        for rv, body in database.execute("SELECT rv, body FROM revision").fetchall():
+            database.execute("UPDATE revision SET crc=? WHERE rv=?", (zlib.crc32(body), rv))
+        database.execute("UPDATE setting SET value=1 WHERE name='format'")
+    database.close()
+
+
+async def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await filled(path)
+    as_format_1(path)
+    for _ in range(2):
+        store = Store(path)
+        assert len(bodies(store)) == 200
+        await put(store, "new")
+        store.remove(PODS, ("a", "new"), b"1")
+        await store.close()
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT value FROM setting WHERE name='format'").fetchone() == (2,)
+    database.close()
+
+
+async def test_a_damaged_file_of_the_version_before_is_noticed_and_recovered(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await filled(path)
+    as_format_1(path)
+    path.write_bytes(path.read_bytes().replace(b"C" * 500, b"C" * 499 + b"!", 1))
+    with pytest.raises(StoreDamagedError, match="does not match its checksum"):
+        Store(path)
+    assert recover(path).restored == 199
+    store = Store(path)
+    assert len(bodies(store)) == 199
     await store.close()

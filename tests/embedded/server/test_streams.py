@@ -11,7 +11,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.embedded import spdy, streams
+from edl.embedded.streaming import spdy, streams
 
 Serve = Callable[[Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]], Awaitable[str]]
 
@@ -73,6 +73,15 @@ async def _echo(request: web.BaseRequest) -> web.StreamResponse:
                 await command.write(streams.STDERR, data)
     await command.finish(code)
     return command.socket
+
+
+async def test_the_older_protocol_takes_input_as_text_too(serve: Serve, http: aiohttp.ClientSession) -> None:
+    """It has no word for the end of the input; the command ends by itself, or when the client goes."""
+    async with http.ws_connect(await serve(_echo), protocols=["v4.channel.k8s.io"]) as socket:
+        assert socket.protocol == "v4.channel.k8s.io"
+        await socket.send_str("\0wörds")
+        assert (await socket.receive_bytes()) == b"\1" + "wörds".encode().upper()
+        assert (await socket.receive_bytes()) == b"\2" + "wörds".encode()
 
 
 async def _exec(http: aiohttp.ClientSession, url: str, *sent: bytes) -> list[tuple[int, bytes]]:

@@ -48,7 +48,7 @@ async def test_a_forgotten_page_and_snapshot_are_gone(server: Server) -> None:
 
 
 async def test_bookmarks_tell_where_one_is(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edl.embedded.server.watch.BOOKMARK_SECONDS", 0.01)
+    monkeypatch.setattr("edl.embedded.server.storage.watch.BOOKMARK_SECONDS", 0.01)
     watching, events = await watch(server, f"{MAPS}?allowWatchBookmarks=true&resourceVersion={server.store.rv}")
     await ask(server, "POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "other"}})
     async with asyncio.timeout(10):
@@ -60,16 +60,20 @@ async def test_bookmarks_tell_where_one_is(server: Server, monkeypatch: pytest.M
 
 
 async def test_no_bookmarks_unless_asked_for(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edl.embedded.server.watch.BOOKMARK_SECONDS", 0.001)
+    monkeypatch.setattr("edl.embedded.server.storage.watch.BOOKMARK_SECONDS", 0.001)
     watching, events = await watch(server, f"{MAPS}?resourceVersion={server.store.rv}")
-    await asyncio.sleep(0.02)
+    other, bookmarks = await watch(server, f"{MAPS}?allowWatchBookmarks=true&resourceVersion={server.store.rv}")
+    async with asyncio.timeout(10):
+        while len(bookmarks) < 5:
+            await asyncio.sleep(0.001)
     assert events == []
     watching.stop()
+    other.stop()
 
 
 async def test_one_encoding_serves_all(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[str] = []
-    from edl.embedded.server.render import Renderer
+    from edl.embedded.server.http.render import Renderer
 
     original = Renderer.event
 

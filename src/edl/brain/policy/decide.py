@@ -1,52 +1,62 @@
-"""The running plan: rules in order of urgency, and the first that has something to say is the plan.
+"""Makes the running plan of a job: asks the rules in order of urgency and takes the first final proposal.
 
-Safety first (memory), then the past (what did not pay), then speed: parameter servers before workers, because workers
-that wait for a full server tell nothing about workers.
+Safety first (memory), then the past (plans that did not pay), then speed: parameter servers before workers, because
+workers that wait for a saturated server say nothing about workers.
 """
+
+from collections.abc import Callable
 
 import msgspec
 
-from . import judge as judging
-from .facts import JobFacts, Plan
-from .judge import Judgement
-from .memory import after_oom, headroom
-from .servers import servers, trim
-from .settings import DEFAULTS, Settings
-from .workers import workers
+from edl.brain.policy.evaluation import await_evaluation, evaluate, revert, with_evaluation
+from edl.brain.policy.memory import after_oom, headroom
+from edl.brain.policy.proposal import Proposal
+from edl.brain.policy.rules import TAKE_BACK
+from edl.brain.policy.servers import relieve_servers, trim_servers
+from edl.brain.policy.settings import DEFAULTS, Settings
+from edl.brain.policy.workers import scale_workers
+from edl.protocol.job_facts import JobFacts, PlanEvaluation, ResourcePlan
+
+Rule = Callable[[JobFacts, float, Settings], Proposal]
+
+RULES: tuple[Rule, ...] = (
+    after_oom,
+    headroom,
+    revert,
+    await_evaluation,
+    relieve_servers,
+    scale_workers,
+    trim_servers,
+)
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """`plan` None: nothing is to change, and `reason` says why. `judgement` is about the last plan."""
+class Decision(msgspec.Struct, frozen=True):
+    """`plan` None: nothing is to change, and `reason` says why. `evaluation` is about the last plan."""
 
-    plan: Plan | None
+    plan: ResourcePlan | None
     reason: str
-    judgement: Judgement | None = None
+    evaluation: PlanEvaluation | None = None
 
 
-def decide(facts: JobFacts, now: float, settings: Settings = DEFAULTS) -> Verdict:
-    judgement = judging.judge(facts, settings)
-    facts = judging.apply(facts, judgement)
-    found = _first(facts, now, settings)
-    if isinstance(found, str):
-        return Verdict(None, found, judgement)
-    if (found.roles, found.slots) == (facts.present, facts.slots):
-        return Verdict(None, f"{found.reason} (as it is)", judgement)
-    if found.rule == "take-back" and judgement is not None:
-        judgement = msgspec.structs.replace(judgement, verdict="taken back")
-    return Verdict(found, found.reason, judgement)
+def decide(facts: JobFacts, now: float, settings: Settings = DEFAULTS) -> Decision:
+    evaluation = evaluate(facts, settings)
+    facts = with_evaluation(facts, evaluation)
+    proposal = _first_proposal(facts, now, settings)
+    plan = proposal.plan
+    if plan is None:
+        return Decision(None, proposal.reason, evaluation)
+    if (plan.roles, plan.slots) == (facts.present, facts.slots):
+        return Decision(None, f"{plan.reason} (as it is)", evaluation)
+    if plan.rule == TAKE_BACK and evaluation is not None:
+        evaluation = msgspec.structs.replace(evaluation, verdict="taken back")
+    return Decision(plan, plan.reason, evaluation)
 
 
-def _first(facts: JobFacts, now: float, settings: Settings) -> Plan | str:
-    if (killed := after_oom(facts, settings)) is not None:
-        return killed
-    urgent = headroom(facts, settings) or judging.take_back(facts, settings)
-    if urgent is not None:
-        return urgent
-    if judging.undecided(facts, settings):
-        return f"what was measured since plan {facts.plans[-1].number} does not tell yet whether it pays"
-    if (served := servers(facts, now, settings)) is not None:
-        return served
-    count = workers(facts, now, settings)
-    if isinstance(count, Plan):
-        return count
-    return trim(facts, now, settings) or count
+def _first_proposal(facts: JobFacts, now: float, settings: Settings) -> Proposal:
+    reason = ""
+    for rule in RULES:
+        proposal = rule(facts, now, settings)
+        if proposal.final:
+            return proposal
+        reason = reason or proposal.reason
+    return Proposal(reason=reason)

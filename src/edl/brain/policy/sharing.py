@@ -1,8 +1,8 @@
-"""Room that several jobs want: each further worker goes where it brings most.
+"""Divides free capacity among competing jobs: each further worker goes where it adds most.
 
-A worker of a job is worth the share by which it raises that job's throughput, per core that it takes, times the job's
-weight. Jobs are served in that order until nothing fits any more. What the scheduler then grants is its own affair;
-this only keeps Brain from advising ten jobs to take the same free cores.
+A worker's value is the share by which it raises its job's throughput, per core that it takes, times the job's weight.
+Workers are placed in order of value until nothing fits. The scheduler alone grants resources; this only keeps Brain
+from advising ten jobs to take the same free cores.
 """
 
 import heapq
@@ -10,13 +10,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .curve import Curve
-from .facts import Capacity
-from .settings import Settings
-from .units import Resource
+from edl.brain.policy.settings import Settings
+from edl.protocol.job_facts import Capacity
+from edl.protocol.resources import Resource
+from edl.throughput.curve import Curve
 
 
-class Want(msgspec.Struct, frozen=True):
+class Demand(msgspec.Struct, frozen=True):
+    """A job that competes for capacity: its curve, the workers it has, and the resources of each."""
+
     job: str
     curve: Curve
     workers: int
@@ -24,35 +26,37 @@ class Want(msgspec.Struct, frozen=True):
     weight: float = 1.0
 
 
-def share(wants: Sequence[Want], free: Capacity, settings: Settings) -> dict[str, int]:
-    """By job: the workers that it may have, at least those it has."""
-    sizes = {want.job: want.workers for want in wants}
-    left = [free.cpu, float(free.memory), float(free.gpu)]
-    heap = [(-value, want.job, want) for want in wants if (value := _value(want, want.workers, settings)) > 0]
+def share_capacity(demands: Sequence[Demand], capacity: Capacity, settings: Settings) -> dict[str, int]:
+    """By job: the workers that it may have, never fewer than it has."""
+    sizes = {demand.job: demand.workers for demand in demands}
+    left = [capacity.cpu, float(capacity.memory), float(capacity.gpu)]
+    heap = [
+        (-value, demand.job, demand) for demand in demands if (value := _value(demand, demand.workers, settings)) > 0
+    ]
     heapq.heapify(heap)
     while heap:
-        _, _, want = heapq.heappop(heap)
-        need = _need(want.resource)
-        if any(each > room for each, room in zip(need, left, strict=True)):
+        _, _, demand = heapq.heappop(heap)
+        need = _request(demand.resource)
+        if any(each > free for each, free in zip(need, left, strict=True)):
             continue
-        left = [room - each for each, room in zip(need, left, strict=True)]
-        sizes[want.job] += 1
-        if (value := _value(want, sizes[want.job], settings)) > 0:
-            heapq.heappush(heap, (-value, want.job, want))
+        left = [free - each for each, free in zip(need, left, strict=True)]
+        sizes[demand.job] += 1
+        if (value := _value(demand, sizes[demand.job], settings)) > 0:
+            heapq.heappush(heap, (-value, demand.job, demand))
     return sizes
 
 
-def _need(resource: Resource) -> tuple[float, float, float]:
+def _request(resource: Resource) -> tuple[float, float, float]:
     return resource.cpu or 0.0, float(resource.memory or 0), float(resource.gpu or 0)
 
 
-def _value(want: Want, workers: int, settings: Settings) -> float:
-    """Of one more worker; 0 if it would bring too little, or more than the curve can be believed for."""
+def _value(demand: Demand, workers: int, settings: Settings) -> float:
+    """The value of one more worker; 0 if it adds too little, or lies beyond what the curve can predict."""
     size = workers + 1
-    if size > min(settings.max_workers, want.curve.largest * settings.stretch):
+    if size > min(settings.max_workers, demand.curve.largest * settings.stretch):
         return 0.0
-    if want.curve.marginal(size) < settings.marginal:
+    if demand.curve.marginal(size) < settings.marginal:
         return 0.0
-    gain = want.curve.at(size) / want.curve.at(workers) - 1 if workers else 1.0
-    weightless = 100 * (want.resource.gpu or 0) + (want.resource.cpu or 0.1)  # a device is worth a hundred cores
-    return want.weight * gain / weightless
+    gain = demand.curve.at(size) / demand.curve.at(workers) - 1 if workers else 1.0
+    cost = 100 * (demand.resource.gpu or 0) + (demand.resource.cpu or 0.1)  # a device is worth a hundred cores
+    return demand.weight * gain / cost

@@ -1,5 +1,6 @@
-"""The workload controllers of the embedded cluster: ordinary API clients, each of which works against any API server.
+"""Workload controllers of the embedded cluster: ordinary API clients, each of which works against any API server.
 
-Level-triggered and small: what EDL's stories and daily kubectl use need of Kubernetes' own, in its words. Every one is
-a class that names its sources and has one `reconcile`; `run.py` starts them.
+Each is level-triggered, names its sources and has one `reconcile`; `run.py` starts them. They do what daily kubectl use
+and EDL's stories need of Kubernetes' own controllers. Not here: placing pods (`podscheduler`), running them (`node`),
+and anything about EDL's kinds.
 """

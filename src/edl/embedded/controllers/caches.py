@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from edl.embedded.controllers import objects
-from edl.embedded.controllers.objects import Pod
+from edl.api.kubernetes.pod_network import Pod
+from edl.embedded.resources import PODS
 from edl.embedded.tasks import background
-from edl.kube.client import Client
-from edl.kube.fields import Index, by_field, by_namespace, by_owner
-from edl.kube.informer import Informer
-from edl.kube.objects import Object
-from edl.kube.resource import Resource
+from edl.kube.cache.indexes import Index, by_field, by_namespace, by_owner
+from edl.kube.cache.informer import Informer
+from edl.kube.cache.objects import Object
+from edl.kube.rest.client import Client
+from edl.kube.rest.resource import Resource
 
 T = TypeVar("T", bound=Object)
 
@@ -27,14 +27,14 @@ class Caches:
     def of(self, resource: Resource, kind: type[T]) -> Informer[T]:
         if resource not in self._informers:
             indexes: dict[str, Index] = {"owner": by_owner, "namespace": by_namespace}
-            if resource == objects.PODS:
+            if resource == PODS:
                 indexes["node"] = by_field("spec.node_name")
             self._informers[resource] = Informer(self.client, resource, kind, indexes=indexes)
         return self._informers[resource]
 
     @property
     def pods(self) -> Informer[Pod]:
-        return self.of(objects.PODS, Pod)
+        return self.of(PODS, Pod)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -7,16 +7,17 @@ from typing import Any
 
 import msgspec
 
-from edl.api.core import without_nulls
+from edl.api.kubernetes.core import without_nulls
 from edl.embedded.controllers.caches import Caches
-from edl.embedded.controllers.objects import DEPLOYMENTS, REPLICA_SETS, Deployment, ReplicaSet
+from edl.embedded.controllers.deployment_status import status_of
 from edl.embedded.controllers.pods import write_status
-from edl.embedded.controllers.progress import status_of
 from edl.embedded.controllers.rollout import Generation, budget, recreate, roll, spread
-from edl.kube.controller import Controller, Source, its_controller
-from edl.kube.errors import ApiError
-from edl.kube.objects import Key
-from edl.kube.owners import is_controlled_by, owner_reference
+from edl.embedded.controllers.types import Deployment, ReplicaSet
+from edl.embedded.resources import DEPLOYMENTS, REPLICA_SETS
+from edl.kube.cache.objects import Key
+from edl.kube.controllers.controller import Controller, Source, owner_key
+from edl.kube.controllers.owners import is_controlled_by, owner_reference
+from edl.kube.rest.errors import ApiError
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -33,7 +34,7 @@ class Deployments:
     def controller(self) -> Controller:
         sources: list[Source[Any]] = [
             Source(self._deployments),
-            Source(self._sets, its_controller("Deployment", "apps")),
+            Source(self._sets, owner_key("Deployment", "apps")),
         ]
         return Controller("deployment", sources, self.reconcile)
 

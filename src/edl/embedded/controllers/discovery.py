@@ -1,13 +1,13 @@
-"""Which kinds of objects a server has: for those that must look at all of them (garbage collection, namespaces)."""
+"""Discovery of the kinds that a server has, for garbage collection and namespaces, which concern all of them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from edl.kube.client import Client
-from edl.kube.resource import Resource
-from edl.kube.transport import Request
+from edl.kube.rest.client import Client
+from edl.kube.rest.resource import Resource
+from edl.kube.rest.transport import Request
 
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
@@ -40,11 +40,11 @@ async def discover(client: Client) -> Kinds:
             name = (group.get("metadata") or {}).get("name", "")
             for version in group.get("versions") or ():
                 for entry in version.get("resources") or ():
-                    _note(found, name, version["version"], entry)
+                    _add(found, name, version["version"], entry)
     return Kinds(found)
 
 
-def _note(found: dict[tuple[str, str], Resource], group: str, version: str, entry: Mapping[str, Any]) -> None:
+def _add(found: dict[tuple[str, str], Resource], group: str, version: str, entry: Mapping[str, Any]) -> None:
     kind = (entry.get("responseKind") or {}).get("kind", "")
     if not {"list", "watch", "delete", "get"} <= set(entry.get("verbs") or ()):
         return

@@ -1,4 +1,4 @@
-"""EndpointSlices: which pods are behind a Service, and which of them are ready."""
+"""EndpointSlice controller: publishes the pods behind a Service, and which of them are ready."""
 
 import asyncio
 import hashlib
@@ -7,15 +7,16 @@ from typing import Any
 
 import msgspec
 
-from edl.api.core import LabelSelector
-from edl.api.meta import EMPTY, ObjectMeta, Wire
+from edl.api.kubernetes import cluster
+from edl.api.kubernetes.meta import ObjectMeta, Wire
+from edl.api.kubernetes.pod_network import Pod
+from edl.api.kubernetes.selectors import labels_match
 from edl.embedded.controllers.caches import Caches
-from edl.embedded.controllers.objects import SERVICES, SLICES, Pod
-from edl.embedded.controllers.pods import matches
-from edl.kube.controller import Controller, Source
-from edl.kube.errors import ApiError
-from edl.kube.objects import Key
-from edl.kube.owners import owner_reference
+from edl.embedded.resources import ENDPOINT_SLICES, SERVICES
+from edl.kube.cache.objects import Key
+from edl.kube.controllers.controller import Controller, Source
+from edl.kube.controllers.owners import owner_reference
+from edl.kube.rest.errors import ApiError
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 MANAGED_LABEL = "endpointslice.kubernetes.io/managed-by"
@@ -25,24 +26,18 @@ _LARGEST = 1000
 _BATCH_SECONDS = 0.1
 
 
-class ServicePort(Wire, frozen=True):
-    name: str = ""
-    port: int = 0
+class ServicePort(cluster.ServicePort, frozen=True):
     protocol: str = "TCP"
     target_port: int | str | None = None
     app_protocol: str | None = None
 
 
-class ServiceSpec(Wire, frozen=True):
-    selector: Mapping[str, str] = EMPTY
-    cluster_ip: str = msgspec.field(default="", name="clusterIP")
-    type: str = ""
+class ServiceSpec(cluster.ServiceSpec, frozen=True):
     ports: tuple[ServicePort, ...] = ()
     publish_not_ready_addresses: bool = False
 
 
-class Service(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Service(cluster.Service, frozen=True):
     spec: ServiceSpec = ServiceSpec()
 
 
@@ -59,7 +54,7 @@ class Endpoints:
     def __init__(self, caches: Caches) -> None:
         self._client = caches.client
         self._services = caches.of(SERVICES, Service)
-        self._slices = caches.of(SLICES, Slice)
+        self._slices = caches.of(ENDPOINT_SLICES, Slice)
         self._pods = caches.pods
         self._written: dict[Key, float] = {}
 
@@ -108,7 +103,7 @@ class Endpoints:
             return
         else:
             patch = {**body, "metadata": {"uid": known.metadata.uid, "labels": _labels(service)}}
-            made = await self._client.patch(SLICES, name, patch, namespace=meta.namespace)
+            made = await self._client.patch(ENDPOINT_SLICES, name, patch, namespace=meta.namespace)
         if made is not None:
             await self._slices.wait_seen(made["metadata"]["resourceVersion"])
 
@@ -121,7 +116,7 @@ class Endpoints:
         }
         full = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": meta, **body}
         try:
-            return await self._client.create(SLICES, full, namespace=service.metadata.namespace)
+            return await self._client.create(ENDPOINT_SLICES, full, namespace=service.metadata.namespace)
         except ApiError as error:
             if error.is_already_exists or error.is_not_found:  # the cache is late, or the namespace goes
                 return None
@@ -129,7 +124,9 @@ class Endpoints:
 
     async def _delete(self, one: Slice) -> None:
         try:
-            await self._client.delete(SLICES, one.metadata.name, namespace=one.metadata.namespace, uid=one.metadata.uid)
+            await self._client.delete(
+                ENDPOINT_SLICES, one.metadata.name, namespace=one.metadata.namespace, uid=one.metadata.uid
+            )
         except ApiError as error:
             if not (error.is_not_found or error.is_conflict):
                 raise
@@ -206,11 +203,11 @@ def _same(known: Slice, body: Mapping[str, Any]) -> bool:
 
 def _selects(service: Service, pod: Pod) -> bool:
     selector = service.spec.selector
-    return bool(selector) and matches(LabelSelector(match_labels=selector), pod.metadata.labels)
+    return bool(selector) and labels_match(selector, pod.metadata.labels)
 
 
 def _seen(pod: Pod) -> tuple[object, ...]:
-    """What of a pod an endpoint tells."""
+    """The part of a pod that its endpoint publishes."""
     spec = pod.spec
     labels = tuple(sorted(pod.metadata.labels.items()))
     return pod.metadata.uid, labels, pod.status.pod_ip, pod.ready, pod.finished, pod.terminating, spec.node_name

@@ -1,5 +1,4 @@
-"""Garbage collection: what is owned by something that is gone goes too; in the background, before its owner, or not at
-all.
+"""Garbage collection: deletes objects whose owners are gone, in the background, before their owner, or orphans them.
 
 An owner counts as gone only when the server says so, for the very uid that the reference names: a cache may be late,
 and a namesake is another object. Objects in one namespace cannot be owned from another.
@@ -14,11 +13,11 @@ from typing import Any
 from edl.embedded.controllers.discovery import Kinds, discover
 from edl.embedded.controllers.graph import Graph, Known, Owned, Reference
 from edl.embedded.tasks import background, work
-from edl.kube.client import Client, Propagation
-from edl.kube.errors import ApiError, KubeError
-from edl.kube.informer import Informer
-from edl.kube.resource import Resource
-from edl.kube.workqueue import WorkQueue
+from edl.kube.cache.informer import Informer
+from edl.kube.controllers.workqueue import WorkQueue
+from edl.kube.rest.client import Client, Propagation
+from edl.kube.rest.errors import ApiError, KubeError
+from edl.kube.rest.resource import Resource
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ class GarbageCollector:
         try:
             await self._follow_kinds()
             await asyncio.gather(*(informer.wait_synced() for informer, _ in self._informers.values()))
-            workers = [work(self._queue, self._attend, "garbage") for _ in range(_WORKERS)]
+            workers = [work(self._queue, self._process, "garbage") for _ in range(_WORKERS)]
             async with background(*workers, self._keep_kinds()):
                 yield
         finally:
@@ -73,12 +72,12 @@ class GarbageCollector:
             self._informers.pop(resource)[1].cancel()
         for resource in wanted - self._informers.keys():
             informer: Informer[Owned] = Informer(self._client, resource, Owned)
-            informer.add_handler("garbage", lambda old, new, r=resource: self._note(r, old, new), self._queue.add)  # type: ignore[misc]
+            informer.add_handler("garbage", lambda old, new, r=resource: self._changed(r, old, new), self._queue.add)  # type: ignore[misc]
             task = asyncio.create_task(informer.run(), name=f"garbage: {resource.plural}")
             self._informers[resource] = (informer, task)
 
-    def _note(self, resource: Resource, old: Owned | None, new: Owned | None) -> Iterable[str]:
-        """Keep the graph; name what has to be looked at."""
+    def _changed(self, resource: Resource, old: Owned | None, new: Owned | None) -> Iterable[str]:
+        """Keep the graph; the uids to process because of the change."""
         if resource == CRDS:
             self._kinds_changed.set()  # whatever changed: a definition is served only once its status says so
         if new is None:
@@ -93,7 +92,7 @@ class GarbageCollector:
 
     # Looking at one object
 
-    async def _attend(self, uid: str) -> float | None:
+    async def _process(self, uid: str) -> float | None:
         known = self._graph.get(uid)
         if known is None:
             return None
@@ -105,10 +104,10 @@ class GarbageCollector:
                 await self._delete_in_foreground(known)
             return None
         if meta.owner_references:
-            await self._judge(known)
+            await self._collect(known)
         return None
 
-    async def _judge(self, known: Known) -> None:
+    async def _collect(self, known: Known) -> None:
         """Delete what has no owner left; of several owners, forget those that are gone."""
         owners = known.item.metadata.owner_references
         present = [await self._is_present(known, owner) for owner in owners]
@@ -198,7 +197,7 @@ class GarbageCollector:
         await self._patch(known, {"finalizers": kept or None})
 
     async def _patch(self, known: Known, change: dict[str, Any]) -> None:
-        """With the version that was looked at: somebody else's change means to look again."""
+        """Bound to the version that was read: somebody else's change is a conflict, and a retry."""
         meta = known.item.metadata
         body = {"metadata": {**change, "uid": meta.uid, "resourceVersion": meta.resource_version}}
         try:

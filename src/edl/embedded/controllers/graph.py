@@ -1,10 +1,10 @@
-"""Who owns whom, over all kinds of objects. Pure: fed with what informers see, asked by the garbage collector."""
+"""Ownership graph over all kinds of objects, fed by informers and read by the garbage collector. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from edl.api.meta import ObjectMeta, OwnerReference, Wire
-from edl.kube.resource import Resource
+from edl.api.kubernetes.meta import ObjectMeta, OwnerReference, Wire
+from edl.kube.rest.resource import Resource
 
 
 class Reference(OwnerReference, frozen=True):

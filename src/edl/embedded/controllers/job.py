@@ -2,7 +2,7 @@
 
 Finished pods are counted exactly once: each is held by a finalizer until its uid stands in the status; then it is
 released, and only then it moves from `uncountedTerminatedPods` into the counters. A crash between any two of these
-steps is repaired by the next look.
+steps is repaired by the next reconcile.
 """
 
 import asyncio
@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from edl.api.kubernetes.pod_network import Pod
 from edl.embedded.controllers.caches import Caches
-from edl.embedded.controllers.jobstate import INDEX, TRACKING, Decision, decide
-from edl.embedded.controllers.objects import JOBS, PODS, Job, Pod
+from edl.embedded.controllers.job_state import INDEX, TRACKING, Decision, decide
 from edl.embedded.controllers.pods import create_pods, delete_pods, pod_from_template, write_status
-from edl.kube.controller import Controller, Source, its_controller
-from edl.kube.errors import ApiError
-from edl.kube.objects import Key, controller_of
+from edl.embedded.controllers.types import Job
+from edl.embedded.resources import JOBS, PODS
+from edl.kube.cache.objects import Key, controller_of
+from edl.kube.controllers.controller import Controller, Source, owner_key
+from edl.kube.rest.errors import ApiError
 
 OURS = ("", "kubernetes.io/job-controller")
 _BURST = 500
@@ -33,7 +35,7 @@ class Jobs:
         self._backoff = backoff
 
     def controller(self) -> Controller:
-        sources: list[Source[Any]] = [Source(self._jobs), Source(self._pods, its_controller("Job", "batch"))]
+        sources: list[Source[Any]] = [Source(self._jobs), Source(self._pods, owner_key("Job", "batch"))]
         return Controller("job", sources, self.reconcile, workers=8)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -52,7 +54,7 @@ class Jobs:
         await self._carry_out(job, decision)
         if decision.expired:
             await self._delete(job)
-        return decision.again
+        return decision.requeue_after
 
     def _orphans(self, key: Key, job: Job | None) -> list[Pod]:
         """Pods of a Job of this name that is gone: nobody will count them any more."""

@@ -1,18 +1,16 @@
-"""Namespaces: what every one of them contains, and that a deleted one is emptied before it goes."""
+"""Namespace controller: creates what every namespace contains, and empties a deleted one before it goes."""
 
 from typing import Any
 
-from edl.api.core import Namespace
+from edl.api.kubernetes.core import Namespace
 from edl.embedded.controllers.caches import Caches
 from edl.embedded.controllers.discovery import discover
-from edl.embedded.controllers.objects import NAMESPACES
-from edl.kube.controller import Controller, Source
-from edl.kube.errors import ApiError
-from edl.kube.objects import Key
-from edl.kube.resource import Resource
+from edl.embedded.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
+from edl.kube.cache.objects import Key
+from edl.kube.controllers.controller import Controller, Source
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.resource import Resource
 
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 ROOT_CA = "kube-root-ca.crt"
 _RETRY_SECONDS = 0.2
 
@@ -34,13 +32,16 @@ class Namespaces:
             return None
         if namespace.metadata.deletion_timestamp is not None:
             return await self._empty(namespace.metadata.name)
-        await self._furnish(namespace.metadata.name)
+        await self._ensure_contents(namespace.metadata.name)
         return None
 
-    async def _furnish(self, name: str) -> None:
-        """The default service account, and the certificate authority that pods are given with its token."""
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
-        await self._ensure(ACCOUNTS, account, name)
+    async def _ensure_contents(self, name: str) -> None:
+        """The default service account, which gives no pod a token, and the authority that pods get with one."""
+        meta = {"name": "default", "namespace": name}
+        account = {
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False
+        }  # fmt: skip
+        await self._ensure(SERVICE_ACCOUNTS, account, name)
         if self._authority:
             meta = {"name": ROOT_CA, "namespace": name}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"ca.crt": self._authority}}

@@ -1,7 +1,8 @@
 """Node life cycle: a node that stops renewing its lease is lost; what cannot stay on a lost node is evicted.
 
-A lease's age is counted from when *we* saw it renewed, on our own clock. After we start, every node has a whole grace
-period: a cluster that was down is not a cluster whose nodes are lost.
+A lease's age is counted from when *we* saw it renewed, on our own clock, and only while we were watching. After we
+start, every node has a whole grace period, and a pause of this process takes none of it: a cluster that was down, or a
+machine that slept, is not a cluster whose nodes are lost.
 """
 
 import asyncio
@@ -10,19 +11,22 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from edl.api import timestamp
-from edl.api.meta import ObjectMeta, Wire
+from edl.api.kubernetes import timestamp
+from edl.api.kubernetes.meta import ObjectMeta, Wire
+from edl.api.kubernetes.pod_network import Pod
 from edl.embedded.controllers.caches import Caches
-from edl.embedded.controllers.objects import LEASES, NODES, PODS, Pod
-from edl.embedded.controllers.taints import Node, as_object, seconds_left, taints_of
-from edl.kube.controller import Controller, Source
-from edl.kube.errors import ApiError
-from edl.kube.objects import Key
+from edl.embedded.controllers.taints import as_object, seconds_left, taints_of
+from edl.embedded.controllers.types import Node
+from edl.embedded.resources import LEASES, NODES, PODS
+from edl.kube.cache.objects import Key
+from edl.kube.controllers.controller import Controller, Source
+from edl.kube.rest.errors import ApiError
 
 log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = "kube-node-lease"
 GRACE_SECONDS = 40.0
+_WATCHES_PER_GRACE = 8
 
 
 class LeaseSpec(Wire, frozen=True):
@@ -32,6 +36,21 @@ class LeaseSpec(Wire, frozen=True):
 class Lease(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
+
+
+class WatchedTime:
+    """Seconds that were watched: of the time between two readings at most `longest` counts. Pure."""
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._last: float | None = None
+        self._total = 0.0
+
+    def at(self, now: float) -> float:
+        if self._last is not None:
+            self._total += min(now - self._last, self._longest)
+        self._last = now
+        return self._total
 
 
 class NodeLifecycle:
@@ -44,7 +63,9 @@ class NodeLifecycle:
         self._pods = caches.pods
         self._grace = grace
         self._clock = clock
-        self._heard: dict[str, tuple[str | None, float]] = {}
+        self._renewals: dict[str, tuple[str | None, float]] = {}
+        self._watch_seconds = grace / _WATCHES_PER_GRACE
+        self._watched = WatchedTime(2 * self._watch_seconds)
 
     def controller(self) -> Controller:
         sources: list[Source[Any]] = [
@@ -57,26 +78,27 @@ class NodeLifecycle:
     async def reconcile(self, key: Key) -> float | None:
         node = self._nodes.get(key)
         if node is None:
-            self._heard.pop(key[1], None)
+            self._renewals.pop(key[1], None)
             await self._collect_orphans(key[1])
             return None
-        left = self._patience_left(node)
-        if left <= 0 and node.ready() != "Unknown":
+        left = self._grace_left(node)
+        if left <= 0 and node.ready_status != "Unknown":
             await self._mark_lost(node)
             return 0.0
         await self._taint(node)
         evict = await self._evict(node)
-        waits = [wait for wait in (left if left > 0 else None, evict) if wait is not None]
+        watch = min(left, self._watch_seconds) if left > 0 else None
+        waits = [wait for wait in (watch, evict) if wait is not None]
         return min(waits) if waits else None
 
-    def _patience_left(self, node: Node) -> float:
+    def _grace_left(self, node: Node) -> float:
         """Seconds until the node counts as lost."""
-        name, now = node.metadata.name, asyncio.get_running_loop().time()
+        name, now = node.metadata.name, self._watched.at(asyncio.get_running_loop().time())
         lease = self._leases.get((LEASE_NAMESPACE, name))
         renewed = lease.spec.renew_time if lease is not None else None
-        known = self._heard.get(name)
+        known = self._renewals.get(name)
         if known is None or known[0] != renewed:
-            self._heard[name] = known = (renewed, now)
+            self._renewals[name] = known = (renewed, now)
         return known[1] + self._grace - now
 
     async def _mark_lost(self, node: Node) -> None:
@@ -175,7 +197,7 @@ def _disrupted(reason: str, message: str) -> dict[str, Any]:
 
 
 def _node_of_lease(old: Lease | None, new: Lease | None) -> Iterable[Key]:
-    """A renewal needs no work unless the node was lost; that it happened is noted when the grace is looked at."""
+    """A renewal needs no work unless the node was lost; the renewal itself is noted when the grace is computed."""
     lease = new if new is not None else old
     if lease is None or lease.metadata.namespace != LEASE_NAMESPACE:
         return ()

@@ -1,6 +1,4 @@
-"""What controllers of pods have in common: making one from a template, whose it is, adopting strays, writing a
-status.
-"""
+"""Pods of a workload controller: creation from a template, adoption and release, deletion, status writes."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,32 +6,17 @@ from typing import Any
 
 import msgspec
 
-from edl.api import timestamp
-from edl.api.core import LabelSelector
-from edl.embedded.controllers.objects import PODS, Pod
-from edl.kube.client import Client
-from edl.kube.errors import ApiError
-from edl.kube.informer import Informer
-from edl.kube.objects import Object
-from edl.kube.owners import owner_reference
-from edl.kube.resource import Resource
-
-
-def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Whether labels satisfy a selector. An empty selector selects everything, as in Kubernetes."""
-    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
-        return False
-    for one in selector.match_expressions:
-        value = labels.get(one.key)
-        satisfied = {
-            "In": value in one.values,
-            "NotIn": value not in one.values,
-            "Exists": value is not None,
-            "DoesNotExist": value is None,
-        }
-        if not satisfied.get(one.operator, False):
-            return False
-    return True
+from edl.api.kubernetes import timestamp
+from edl.api.kubernetes.core import LabelSelector
+from edl.api.kubernetes.pod_network import Pod
+from edl.api.kubernetes.selectors import selector_matches
+from edl.embedded.resources import PODS
+from edl.kube.cache.informer import Informer
+from edl.kube.cache.objects import Object
+from edl.kube.controllers.owners import owner_reference
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError
+from edl.kube.rest.resource import Resource
 
 
 def pod_from_template(
@@ -58,7 +41,7 @@ async def claim(
 ) -> list[Pod]:
     """The pods of a controller. Strays that match its selector are adopted; its own that no longer match are let go."""
     mine = pods.by("owner", owner.metadata.uid)
-    kept = [pod for pod in mine if _is_controlled(pod, owner) and matches(selector, pod.metadata.labels)]
+    kept = [pod for pod in mine if _is_controlled(pod, owner) and selector_matches(selector, pod.metadata.labels)]
     if owner.metadata.deletion_timestamp is not None:
         return kept
     for pod in mine:
@@ -66,7 +49,7 @@ async def claim(
             await _patch(client, pod, {"$patch": "delete", "uid": owner.metadata.uid})
     strays = [pod for pod in pods.by("namespace", owner.metadata.namespace) if pod.metadata.controller is None]
     for pod in strays:
-        wanted = pod.active and matches(selector, pod.metadata.labels)
+        wanted = pod.active and selector_matches(selector, pod.metadata.labels)
         if wanted and await _patch(client, pod, owner_reference(resource, owner)):
             kept.append(pod)
     return kept
@@ -89,7 +72,7 @@ async def _patch(client: Client, pod: Pod, reference: Mapping[str, Any]) -> bool
 
 
 async def create_pods(client: Client, pods: Informer[Pod], bodies: Sequence[Mapping[str, Any]]) -> None:
-    """Create, and wait until the cache has seen it: the next look counts them. One refusal is raised after all are
+    """Create, and wait until the cache has seen it: the next reconcile counts them. One refusal is raised after all are
     tried.
     """
     results = await asyncio.gather(*(_create(client, body) for body in bodies), return_exceptions=True)
@@ -102,7 +85,7 @@ async def create_pods(client: Client, pods: Informer[Pod], bodies: Sequence[Mapp
 
 
 async def _create(client: Client, body: Mapping[str, Any]) -> int:
-    """The version of what was created; 0 if a pod of this name is there already (the cache will tell whose it is)."""
+    """The version of what was created; 0 if a pod of this name is there already (the cache will show whose it is)."""
     try:
         made = await client.create(PODS, body, namespace=body["metadata"]["namespace"])
     except ApiError as error:

@@ -1,26 +1,28 @@
-"""ReplicaSet: as many pods of one template as asked for."""
+"""ReplicaSet controller: keeps as many pods of one template as asked for."""
 
 import math
 import time
 from collections.abc import Callable
 from typing import Any
 
-from edl.api import timestamp
+from edl.api.kubernetes import timestamp
+from edl.api.kubernetes.pod_network import Pod
+from edl.api.kubernetes.selectors import selector_matches
 from edl.embedded.controllers.caches import Caches
-from edl.embedded.controllers.objects import REPLICA_SETS, Pod, ReplicaSet
 from edl.embedded.controllers.pods import (
     claim,
     create_pods,
     delete_pods,
-    matches,
     pod_from_template,
     ready_for,
     write_status,
 )
-from edl.kube.conditions import Condition, set_condition
-from edl.kube.controller import Controller, Source, its_controller
-from edl.kube.errors import ApiError
-from edl.kube.objects import Key
+from edl.embedded.controllers.types import ReplicaSet
+from edl.embedded.resources import REPLICA_SETS
+from edl.kube.cache.objects import Key
+from edl.kube.controllers.conditions import Condition, set_condition
+from edl.kube.controllers.controller import Controller, Source, owner_key
+from edl.kube.rest.errors import ApiError
 
 _BURST = 500
 _RETRY_SECONDS = 2.0
@@ -35,7 +37,7 @@ class ReplicaSets:
         self._clock = clock
 
     def controller(self) -> Controller:
-        owners = its_controller("ReplicaSet", "apps")
+        owners = owner_key("ReplicaSet", "apps")
         sources: list[Source[Any]] = [
             Source(self._sets),
             Source(self._pods, owners),
@@ -51,7 +53,7 @@ class ReplicaSets:
         return [
             (one.metadata.namespace, one.metadata.name)
             for one in sets
-            if matches(one.spec.selector, new.metadata.labels)
+            if selector_matches(one.spec.selector, new.metadata.labels)
         ]
 
     async def reconcile(self, key: Key) -> float | None:

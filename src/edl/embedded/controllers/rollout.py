@@ -1,11 +1,11 @@
-"""How many pods each generation of a Deployment should have next. Pure arithmetic, the same as Kubernetes'."""
+"""Sizes of a Deployment's generations after the next step of a rollout. Pure arithmetic, the same as Kubernetes'."""
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(msgspec.Struct, frozen=True):
     """A ReplicaSet of the Deployment: wanted size, and how many of its pods exist and are available."""
 
     name: str

@@ -13,8 +13,8 @@ from edl.embedded.controllers.nodes import GRACE_SECONDS, NodeLifecycle
 from edl.embedded.controllers.replicaset import ReplicaSets
 from edl.embedded.controllers.statefulset import StatefulSets
 from edl.embedded.tasks import background
-from edl.kube.client import Client
-from edl.kube.controller import Controller
+from edl.kube.controllers.controller import Controller
+from edl.kube.rest.client import Client
 
 NAMES = (
     "replicaset",

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from edl.api.kubernetes.pod_network import Pod
 from edl.embedded.controllers.caches import Caches
 from edl.embedded.controllers.deployment import template_hash
-from edl.embedded.controllers.objects import STATEFUL_SETS, Pod, StatefulSet
 from edl.embedded.controllers.pods import claim, create_pods, delete_pods, pod_from_template, ready_for, write_status
-from edl.kube.controller import Controller, Source, its_controller
-from edl.kube.objects import Key
+from edl.embedded.controllers.types import StatefulSet
+from edl.embedded.resources import STATEFUL_SETS
+from edl.kube.cache.objects import Key
+from edl.kube.controllers.controller import Controller, Source, owner_key
 
 REVISION_LABEL = "controller-revision-hash"
 NAME_LABEL = "statefulset.kubernetes.io/pod-name"
@@ -28,7 +30,7 @@ class StatefulSets:
         self._clock = clock
 
     def controller(self) -> Controller:
-        sources: list[Source[Any]] = [Source(self._sets), Source(self._pods, its_controller("StatefulSet", "apps"))]
+        sources: list[Source[Any]] = [Source(self._sets), Source(self._pods, owner_key("StatefulSet", "apps"))]
         return Controller("statefulset", sources, self.reconcile)
 
     async def reconcile(self, key: Key) -> float | None:

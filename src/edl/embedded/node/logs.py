@@ -1,20 +1,25 @@
-"""Reading container logs back: `kubectl logs` with all its options, and the last lines for a status."""
+"""Reads container logs back: `kubectl logs` with all its options, and the last lines for a status.
+
+Logs are rotated while they are read: names move on, so a reader holds on to open files, which stay what they were.
+"""
 
 import asyncio
-import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-from edl.api import timestamp
+import msgspec
+
+from edl.api.kubernetes import timestamp
 
 _BLOCK = 1 << 16
 _POLL_SECONDS = 0.1
+_TRIES = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
+class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     tail_lines: int | None = None
     since: float | None = None
     """Seconds since 1970."""
@@ -26,48 +31,69 @@ class LogOptions:
 
 def files_of(log: Path) -> list[Path]:
     """The log and what was rotated away, oldest first."""
-    rotated = sorted(log.parent.glob(f"{log.name}.*"), key=lambda path: -int(path.suffix[1:]))
+    found = [path for path in log.parent.glob(f"{log.name}.*") if path.suffix[1:].isdecimal()]
+    rotated = sorted(found, key=lambda path: -int(path.suffix[1:]))
     return [*rotated, *([log] if log.exists() else [])]
 
 
+@contextmanager
+def _opened(log: Path) -> Iterator[Sequence[BinaryIO]]:
+    """The same files, open, as they were at one moment."""
+    for _ in range(_TRIES):
+        with ExitStack() as stack:
+            try:
+                files = [stack.enter_context(path.open("rb")) for path in files_of(log)]
+                same = [_inode(file) for file in files] == [path.stat().st_ino for path in files_of(log)]
+            except FileNotFoundError:
+                continue  # rotated away in this moment
+            if same:
+                yield files
+                return
+    raise OSError(f"{log} is rotated faster than it can be opened")
+
+
+def _inode(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_ino
+
+
 def tail(log: Path, *, lines: int) -> bytes:
-    return b"".join(_shown(line, LogOptions()) for line in _last_lines(log, lines))
+    with _opened(log) as files:
+        return b"".join(_shown(line, LogOptions()) for line in _last_lines(files, lines))
 
 
 async def read(log: Path, options: LogOptions, *, follow: Callable[[], bool] | None = None) -> AsyncIterator[bytes]:
     """The log in pieces. With `follow`, also what is added, for as long as it says that more may come."""
     remaining = options.limit_bytes if options.limit_bytes is not None else float("inf")
-    position = _Position(log)
-    for piece in _pieces(position, options):
-        yield piece[: int(min(len(piece), remaining))]
-        remaining -= len(piece)
-        if remaining <= 0:
-            return
-    while follow is not None:
-        more = follow()
-        for line in position.new_lines():
-            shown = _shown(line, options)
-            if shown:
-                yield shown[: int(min(len(shown), remaining))]
-                remaining -= len(shown)
-                if remaining <= 0:
-                    return
-        if not more:
-            return
-        await asyncio.sleep(_POLL_SECONDS)
+    with closing(_Position(log)) as position:
+        for piece in _pieces(log, position, options):
+            yield piece[: int(min(len(piece), remaining))]
+            remaining -= len(piece)
+            if remaining <= 0:
+                return
+        while follow is not None:
+            more = follow()
+            for line in position.new_lines():
+                shown = _shown(line, options)
+                if shown:
+                    yield shown[: int(min(len(shown), remaining))]
+                    remaining -= len(shown)
+                    if remaining <= 0:
+                        return
+            if not more:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
 
 
-def _pieces(position: "_Position", options: LogOptions) -> Iterator[bytes]:
+def _pieces(log: Path, position: "_Position", options: LogOptions) -> Iterator[bytes]:
     """What is there now. `tail_lines` counts lines, not the parts of a long one."""
     if options.tail_lines is not None:
-        lines = _last_lines(position.log, options.tail_lines)
-        position.skip_to_end()
+        with _opened(log) as files:
+            lines = _last_lines(files, options.tail_lines)
+            position.begin(files, at_end=True)
         yield b"".join(_shown(line, options) for line in lines)
         return
-    for path in files_of(position.log)[:-1]:
-        with path.open("rb") as file:
-            for line in file:
-                yield _shown(line, options)
+    with _opened(log) as files:
+        position.begin(files, at_end=False)
     batch: list[bytes] = []
     for line in position.new_lines():
         batch.append(_shown(line, options))
@@ -78,40 +104,56 @@ def _pieces(position: "_Position", options: LogOptions) -> Iterator[bytes]:
 
 
 class _Position:
-    """Where a reader is in a log that grows and may be rotated under it."""
+    """Where a reader is in a log that grows and may be rotated under it, many times between two looks."""
 
     def __init__(self, log: Path) -> None:
-        self.log = log
-        self._offset = 0
-        self._inode = 0
+        self._log = log
+        self._files: list[BinaryIO] = []  # of which all but the first are yet to be read
 
-    def skip_to_end(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            status = self.log.stat()
-            self._inode, self._offset = status.st_ino, status.st_size
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+        self._files = []
+
+    def begin(self, files: Sequence[BinaryIO], *, at_end: bool) -> None:
+        """At the first of these, or at the end of the last."""
+        self.close()
+        wanted, whence = (files[-1:], os.SEEK_END) if at_end else (files, os.SEEK_SET)
+        self._files = [_own(file, whence) for file in wanted]
 
     def new_lines(self) -> Iterator[bytes]:
-        try:
-            with self.log.open("rb") as file:
-                status = os.fstat(file.fileno())
-                if status.st_ino != self._inode:
-                    yield from self._rest_of_rotated()
-                    self._inode, self._offset = status.st_ino, 0
-                file.seek(self._offset)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        break
-                    self._offset += len(line)
-                    yield line
-        except FileNotFoundError:
-            return
+        while True:
+            self._find_newer()
+            if not self._files:
+                return
+            yield from self._lines(self._files[0])
+            if len(self._files) == 1:
+                return
+            self._files.pop(0).close()
 
-    def _rest_of_rotated(self) -> Iterator[bytes]:
-        for path in files_of(self.log)[:-1]:
-            if path.stat().st_ino == self._inode:
-                with path.open("rb") as file:
-                    file.seek(self._offset)
-                    yield from file
+    def _find_newer(self) -> None:
+        """Opens what came after the newest file at hand. If that is no longer there, all that is there came after."""
+        with _opened(self._log) as files:
+            known = [_inode(file) for file in files]
+            newest = _inode(self._files[-1]) if self._files else 0
+            first = known.index(newest) + 1 if newest in known else 0
+            self._files += [_own(file, os.SEEK_SET) for file in files[first:]]
+
+    @staticmethod
+    def _lines(file: BinaryIO) -> Iterator[bytes]:
+        """Whole ones; the rest of a line is read when it is there."""
+        while line := file.readline():
+            if not line.endswith(b"\n"):
+                file.seek(-len(line), os.SEEK_CUR)
+                return
+            yield line
+
+
+def _own(file: BinaryIO, whence: int) -> BinaryIO:
+    """The same open file for whoever outlives the block in which it was opened, at its begin or end."""
+    own = os.fdopen(os.dup(file.fileno()), "rb")
+    own.seek(0, whence)
+    return own
 
 
 def _shown(line: bytes, options: LogOptions) -> bytes:
@@ -126,12 +168,12 @@ def _shown(line: bytes, options: LogOptions) -> bytes:
     return time + b" " + text if options.timestamps else text
 
 
-def _last_lines(log: Path, count: int) -> list[bytes]:
+def _last_lines(files: Sequence[BinaryIO], count: int) -> list[bytes]:
     lines: list[bytes] = []
-    for path in reversed(files_of(log)):
+    for file in reversed(files):
         if _complete(lines) >= count:
             break
-        lines = _end_of(path, count - _complete(lines)) + lines
+        lines = _end_of(file, count - _complete(lines)) + lines
     surplus = _complete(lines) - count
     while surplus > 0 or (count == 0 and lines):
         surplus -= _is_full(lines[0])
@@ -139,16 +181,15 @@ def _last_lines(log: Path, count: int) -> list[bytes]:
     return lines
 
 
-def _end_of(path: Path, count: int) -> list[bytes]:
+def _end_of(file: BinaryIO, count: int) -> list[bytes]:
     """At least the last `count` whole lines of a file, read from its end."""
-    with path.open("rb") as file:
-        position = file.seek(0, os.SEEK_END)
-        data = b""
-        while position > 0 and data.count(b"\n") <= 2 * count:
-            step = min(_BLOCK, position)
-            position -= step
-            file.seek(position)
-            data = file.read(step) + data
+    position = file.seek(0, os.SEEK_END)
+    data = b""
+    while position > 0 and data.count(b"\n") <= 2 * count:
+        step = min(_BLOCK, position)
+        position -= step
+        file.seek(position)
+        data = file.read(step) + data
     lines = [line + b"\n" for line in data.split(b"\n")[:-1]]
     return lines[1:] if position > 0 else lines
 

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from edl.embedded.node.supervisor import processes
 from edl.embedded.node.supervisor.channel import Channel, Message
@@ -24,9 +25,8 @@ _PROGRAM = "import sys; sys.path.insert(0, {!r}); from edl.embedded.node.supervi
 _LAST_WAIT = 15.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """What it takes to run a container once. `cwd` and the mounts' targets are as the process will see them."""
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """Specification of one run of a container. `cwd` and the mounts' targets are as the process will see them."""
 
     id: str
     argv: Sequence[str]
@@ -63,12 +63,11 @@ class StartError(Exception):
         self.stage = stage
 
 
-@dataclass(slots=True, eq=False)
-class Running:
+class RunningProcess(msgspec.Struct, eq=False):
     id: str
     pid: int
     started: float
-    ended: "asyncio.Future[Exit]" = field(repr=False)
+    ended: "asyncio.Future[Exit]"
 
 
 class Runtime:
@@ -83,7 +82,7 @@ class Runtime:
         self._process: subprocess.Popen[bytes] | None = None
         self._starting = asyncio.Lock()
         self._waiting: dict[str, asyncio.Future[tuple[Message, list[int]]]] = {}
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, RunningProcess] = {}
         self._cleaning: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Runtime":
@@ -106,14 +105,14 @@ class Runtime:
         assert self._process is not None
         return self._process.pid
 
-    async def run(self, launch: Launch) -> Running:
+    async def run(self, launch: Launch) -> RunningProcess:
         """Start a container; StartError says why it could not be."""
-        fields = {name: getattr(launch, name) for name in Launch.__slots__}
+        fields = {name: getattr(launch, name) for name in Launch.__struct_fields__}
         return await self._start({"op": "spawn", **fields, "env": dict(launch.env)}, [])
 
     async def execute(
         self, container: str, argv: Sequence[str], *, env: dict[str, str], cwd: str, stdio: Sequence[int]
-    ) -> Running:
+    ) -> RunningProcess:
         """Add a process to a running container. One descriptor is a terminal, three are input, output and error.
 
         The descriptors are closed here, whatever happens.
@@ -126,41 +125,41 @@ class Runtime:
         back.
         """
         message = {"op": "attach", "id": f"attach-{os.urandom(8).hex()}", "container": container}
-        _, fds = await self._ask(message, list(outputs))
+        _, fds = await self._request(message, list(outputs))
         return fds[0] if fds else None
 
     def stop(self, name: str, grace: float) -> None:
         """SIGTERM to the group, SIGKILL after `grace` seconds; at once if that is 0. Also shortens a stop under way."""
-        self._tell({"op": "stop", "id": name, "grace": grace})
+        self._send({"op": "stop", "id": name, "grace": grace})
 
     def limit_memory(self, name: str, limit: int) -> None:
-        self._tell({"op": "limit", "id": name, "memory_limit": limit})
+        self._send({"op": "limit", "id": name, "memory_limit": limit})
 
     def close_input(self, name: str) -> None:
-        self._tell({"op": "close_input", "id": name})
+        self._send({"op": "close_input", "id": name})
 
     # The connection
 
-    async def _start(self, message: Message, fds: list[int]) -> Running:
+    async def _start(self, message: Message, fds: list[int]) -> RunningProcess:
         try:
-            answer, _ = await self._ask(message, fds)
+            answer, _ = await self._request(message, fds)
         except asyncio.CancelledError:
             self.stop(message["id"], 0)  # nobody would know of it
             raise
-        running: Running = answer["running"]
+        running: RunningProcess = answer["running"]
         return running
 
-    async def _ask(self, message: Message, fds: list[int]) -> tuple[Message, list[int]]:
+    async def _request(self, message: Message, fds: list[int]) -> tuple[Message, list[int]]:
         await self._connected()
         answer: asyncio.Future[tuple[Message, list[int]]] = asyncio.get_running_loop().create_future()
         self._waiting[message["id"]] = answer
-        self._tell(message, fds)
+        self._send(message, fds)
         try:
             return await answer
         finally:
             self._waiting.pop(message["id"], None)
 
-    def _tell(self, message: Message, fds: list[int] | None = None) -> None:
+    def _send(self, message: Message, fds: list[int] | None = None) -> None:
         if self._channel is None:
             return
         try:
@@ -216,7 +215,9 @@ class Runtime:
         else:
             if event == "started":
                 ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
-                self._running[name] = message["running"] = Running(name, message["pid"], message["started"], ended)
+                self._running[name] = message["running"] = RunningProcess(
+                    name, message["pid"], message["started"], ended
+                )
             if waiting is not None and not waiting.done():
                 waiting.set_result((message, fds))
             else:

@@ -7,17 +7,27 @@ way: `..data` is a link to a directory with a new name, and each file is a link 
 import base64
 import os
 import shutil
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from edl.api.core import ConfigMap, Secret
-from edl.embedded.node.downward import field_text, resource_text
-from edl.embedded.node.environment import expand
-from edl.embedded.node.facts import ConfigurationError, Facts
-from edl.embedded.node.pod import Container, DownwardFile, FileSource, HostPath, KeyToPath, Pod, ProjectedSource, Volume
+from edl.api.kubernetes.core import ConfigMap, Secret
+from edl.embedded.node.pod.downward import field_text, resource_text
+from edl.embedded.node.pod.environment import expand
+from edl.embedded.node.pod.inputs import ConfigurationError, PodInputs
+from edl.embedded.node.pod.types import (
+    Container,
+    DownwardFile,
+    FileSource,
+    HostPath,
+    KeyToPath,
+    Pod,
+    ProjectedSource,
+    Volume,
+)
 from edl.embedded.node.supervisor.sandbox import Mount
 
 Files = dict[str, tuple[bytes, int]]
@@ -33,13 +43,13 @@ _HOST_PATH_CHECKS = {
 }
 
 
-def prepare(volume: Volume, pod: Pod, facts: Facts, directory: Path) -> Path:
+def prepare(volume: Volume, pod: Pod, inputs: PodInputs, directory: Path) -> Path:
     """Make a volume, or bring it up to date; the path of what is to be mounted."""
     if volume.host_path is not None:
         return _host_path(volume.name, volume.host_path)
     path = directory / volume.name
     if volume.files is not None:
-        write_files(path, files_of(volume, pod, facts))
+        write_files(path, files_of(volume, pod, inputs))
     elif volume.empty_dir is not None:
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o777)
@@ -62,29 +72,29 @@ def _host_path(name: str, source: HostPath) -> Path:
     return path
 
 
-def files_of(volume: Volume, pod: Pod, facts: Facts) -> Files:
+def files_of(volume: Volume, pod: Pod, inputs: PodInputs) -> Files:
     """What a volume of files holds. Of two sources that name one path the later wins."""
     projected = volume.files
     files: Files = {}
     for part in projected.sources if projected is not None else ():
-        files |= _part(part, pod, facts, projected.default_mode if projected is not None else 0o644)
+        files |= _part(part, pod, inputs, projected.default_mode if projected is not None else 0o644)
     return files
 
 
-def _part(part: ProjectedSource, pod: Pod, facts: Facts, mode: int) -> Files:
+def _part(part: ProjectedSource, pod: Pod, inputs: PodInputs, mode: int) -> Files:
     if part.config_map is not None:
         name = part.config_map.name
-        config_map = _found(facts.config_maps.get(name), part.config_map, f'configmap "{name}" not found')
-        return _items(part.config_map, _text(config_map), mode, f"configmap {name}")
+        config_map = _found(inputs.config_maps.get(name), part.config_map, f'configmap "{name}" not found')
+        return _items(part.config_map, _values(config_map), mode, f"configmap {name}")
     if part.secret is not None:
         name = part.secret.secret_name or part.secret.name
-        secret = _found(facts.secrets.get(name), part.secret, f'secret "{name}" not found')
+        secret = _found(inputs.secrets.get(name), part.secret, f'secret "{name}" not found')
         return _items(part.secret, _decoded(secret), mode, f"secret {name}")
     if part.downward_api is not None:
         items = [msgspec.convert(item, DownwardFile) for item in part.downward_api.items]
-        return {_relative(item.path): (_downward(item, pod, facts), item.mode or mode) for item in items}
+        return {_relative(item.path): (_downward(item, pod, inputs), item.mode or mode) for item in items}
     if part.service_account_token is not None:
-        return {_relative(part.service_account_token.path): (facts.tokens[part.service_account_token].encode(), 0o600)}
+        return {_relative(part.service_account_token.path): (inputs.tokens[part.service_account_token].encode(), 0o600)}
     return {}
 
 
@@ -94,8 +104,11 @@ def _found(value: Any, source: FileSource, problem: str) -> Any:
     return value
 
 
-def _text(config_map: ConfigMap | None) -> Mapping[str, bytes]:
-    return {key: value.encode() for key, value in config_map.data.items()} if config_map is not None else {}
+def _values(config_map: ConfigMap | None) -> Mapping[str, bytes]:
+    if config_map is None:
+        return {}
+    text = {key: value.encode() for key, value in config_map.data.items()}
+    return text | {key: base64.b64decode(value) for key, value in config_map.binary_data.items()}
 
 
 def _decoded(secret: Secret | None) -> Mapping[str, bytes]:
@@ -114,11 +127,11 @@ def _items(source: FileSource, values: Mapping[str, bytes], mode: int, what: str
     return files
 
 
-def _downward(item: DownwardFile, pod: Pod, facts: Facts) -> bytes:
+def _downward(item: DownwardFile, pod: Pod, inputs: PodInputs) -> bytes:
     if item.field_ref is not None:
-        return field_text(pod, facts, item.field_ref.field_path).encode()
+        return field_text(pod, inputs, item.field_ref.field_path).encode()
     if item.resource_field_ref is not None:
-        return resource_text(pod, facts, Container(), item.resource_field_ref).encode()
+        return resource_text(pod, inputs, Container(), item.resource_field_ref).encode()
     return b""
 
 
@@ -129,7 +142,16 @@ def _relative(path: str) -> str:
 
 
 def write_files(directory: Path, files: Files) -> None:
-    """Make the directory hold exactly these files; nothing is touched if it does already."""
+    """Make the directory hold exactly these files; nothing is touched if it does already. Containers of a pod that
+    start together, and a refresh, may all want that at once."""
+    with _LOCKS[hash(directory) % len(_LOCKS)]:
+        _write_files(directory, files)
+
+
+_LOCKS = [threading.Lock() for _ in range(64)]  # whoever writes to one directory has the same
+
+
+def _write_files(directory: Path, files: Files) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     link = directory / _LINK
     old = link.resolve() if link.is_symlink() else None
@@ -142,12 +164,21 @@ def write_files(directory: Path, files: Files) -> None:
         path.write_bytes(content)
         path.chmod(mode)
     (directory / version).mkdir(exist_ok=True)
-    fresh = directory / f"{_LINK}_tmp"
+    fresh = directory / f"{version}_tmp"  # a name of its own: one that was left by a crash is in nobody's way
     fresh.symlink_to(version)
     fresh.replace(link)
     _link_names(directory, {name.split("/")[0] for name in files})
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
+    _remove_older(directory, version)
+
+
+def _remove_older(directory: Path, version: str) -> None:
+    """The version before this one, and what a crash left of others."""
+    for entry in directory.iterdir():
+        if entry.name.startswith("..") and entry.name not in (_LINK, version):
+            if entry.is_symlink() or entry.is_file():
+                entry.unlink(missing_ok=True)
+            else:
+                shutil.rmtree(entry, ignore_errors=True)
 
 
 def _read_files(directory: Path) -> Files:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from edl.api.core import Pod, PodAffinityTerm
-from edl.embedded.podscheduler.selectors import selector_matches
+from edl.api.kubernetes.core import Pod, PodAffinityTerm
+from edl.api.kubernetes.selectors import selector_matches
 from edl.embedded.podscheduler.state import ClusterState, NodeState
 
 NamespaceLabels = Mapping[str, Mapping[str, str]]
@@ -29,7 +29,7 @@ def conflicts_of(pod: Pod, state: ClusterState, namespaces: NamespaceLabels) -> 
     others = _repelled_by_others(pod, state, namespaces)
     if not anti and not wanted:
         return Conflicts(others, frozenset(), ()) if others else NOTHING
-    repelled = frozenset(place for term in anti for place in _places(term, pod, state, namespaces))
+    repelled = frozenset(topology for term in anti for topology in _topologies(term, pod, state, namespaces))
     attracted = tuple(_attraction(term, pod, state, namespaces) for term in wanted)
     return Conflicts(others, repelled, attracted)
 
@@ -39,8 +39,8 @@ def refusal(conflicts: Conflicts, node: NodeState, pod: Pod) -> str | None:
         return None
     here = {(key, value) for key, value in node.node.metadata.labels.items()}
     terms = pod.spec.affinity.pod_affinity.required if pod.spec.affinity and pod.spec.affinity.pod_affinity else ()
-    for term, places in zip(terms, conflicts.attracted, strict=True):
-        if term.topology_key not in node.node.metadata.labels or (places is not None and not places & here):
+    for term, topologies in zip(terms, conflicts.attracted, strict=True):
+        if term.topology_key not in node.node.metadata.labels or (topologies is not None and not topologies & here):
             return "node(s) didn't match pod affinity rules"
     if conflicts.repelled & here:
         return "node(s) didn't match pod anti-affinity rules"
@@ -50,31 +50,33 @@ def refusal(conflicts: Conflicts, node: NodeState, pod: Pod) -> str | None:
 
 
 def _repelled_by_others(pod: Pod, state: ClusterState, namespaces: NamespaceLabels) -> frozenset[tuple[str, str]]:
-    places = set()
+    topologies = set()
     for node in state.nodes.values():
         for other in node.pods.values():
             affinity = other.spec.affinity
             for term in affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else ():
                 value = node.node.metadata.labels.get(term.topology_key)
                 if value is not None and _selects(term, other, pod, namespaces):
-                    places.add((term.topology_key, value))
-    return frozenset(places)
+                    topologies.add((term.topology_key, value))
+    return frozenset(topologies)
 
 
 def _attraction(
     term: PodAffinityTerm, pod: Pod, state: ClusterState, namespaces: NamespaceLabels
 ) -> frozenset[tuple[str, str]] | None:
-    places = _places(term, pod, state, namespaces)
-    return None if not places and _selects(term, pod, pod, namespaces) else frozenset(places)
+    topologies = _topologies(term, pod, state, namespaces)
+    return None if not topologies and _selects(term, pod, pod, namespaces) else frozenset(topologies)
 
 
-def _places(term: PodAffinityTerm, pod: Pod, state: ClusterState, namespaces: NamespaceLabels) -> set[tuple[str, str]]:
-    places = set()
+def _topologies(
+    term: PodAffinityTerm, pod: Pod, state: ClusterState, namespaces: NamespaceLabels
+) -> set[tuple[str, str]]:
+    topologies = set()
     for node in state.nodes.values():
         value = node.node.metadata.labels.get(term.topology_key)
         if value is not None and any(_selects(term, pod, other, namespaces) for other in node.pods.values()):
-            places.add((term.topology_key, value))
-    return places
+            topologies.add((term.topology_key, value))
+    return topologies
 
 
 def _selects(term: PodAffinityTerm, owner: Pod, other: Pod, namespaces: NamespaceLabels) -> bool:

@@ -1,12 +1,14 @@
-"""One pod, one cluster: the best node, or why there is none, in kube-scheduler's words. Pure."""
+"""Decides where one pod goes: the best node, or kube-scheduler's message why there is none. Pure."""
 
 from collections import Counter
 from typing import NamedTuple
 
-from edl.api.core import Pod
+from edl.api.kubernetes.core import Pod
+from edl.api.kubernetes.tolerations import untolerated
+from edl.embedded.pod_requests import Amounts
 from edl.embedded.podscheduler.affinity import NamespaceLabels, conflicts_of, refusal
-from edl.embedded.podscheduler.room import Amounts, lacking, requests_of
-from edl.embedded.podscheduler.selectors import accepts_node, term_matches, untolerated
+from edl.embedded.podscheduler.capacity import lacking, requests_of
+from edl.embedded.podscheduler.selectors import accepts_node, term_matches
 from edl.embedded.podscheduler.state import ClusterState, NodeState
 
 _AFFINITY, _TAINTS, _SPREAD = 2, 3, 1
@@ -64,8 +66,8 @@ def _list(reason: str | None) -> list[str]:
 def _message(reasons: Counter[str], nodes: int) -> str:
     if not nodes:
         return "no nodes available to schedule pods"
-    told = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
-    return f"0/{nodes} nodes are available: {told}."
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    return f"0/{nodes} nodes are available: {listed}."
 
 
 # Choosing

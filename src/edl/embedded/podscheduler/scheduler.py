@@ -1,6 +1,6 @@
-"""Binds pods to nodes: a cycle over what waits whenever something changed that could help.
+"""Binds pods to nodes: a cycle over the waiting pods whenever something changed that could help them.
 
-A decision counts at once in our own view (it is assumed), so that the next pod does not take the same room; it is
+A decision counts at once in our own view (it is assumed), so that the next pod does not take the same capacity; it is
 forgotten when the server refuses it. Pods wait in the order of their priority, then of their age. No preemption.
 """
 
@@ -11,22 +11,20 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Literal
 
-from edl.api import timestamp
-from edl.api.core import Namespace, Node, Pod
+from edl.api.kubernetes import timestamp
+from edl.api.kubernetes.core import Namespace, Node, Pod
+from edl.embedded.pod_requests import resize_pending
 from edl.embedded.podscheduler.decide import decide
 from edl.embedded.podscheduler.state import ClusterState
+from edl.embedded.resources import NAMESPACES, NODES, PODS
 from edl.embedded.tasks import background
-from edl.kube.client import Client
-from edl.kube.errors import ApiError, KubeError
-from edl.kube.informer import Informer
-from edl.kube.recorder import EventRecorder, Reference
-from edl.kube.resource import Resource
+from edl.kube.cache.informer import Informer
+from edl.kube.controllers.recorder import EventRecorder, Reference
+from edl.kube.rest.client import Client
+from edl.kube.rest.errors import ApiError, KubeError
 
 log = logging.getLogger(__name__)
 
-PODS = Resource("", "v1", "pods", "Pod")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 NAME = "default-scheduler"
 _AT_ONCE = 32
 _RETRY_SECONDS = 1.0
@@ -45,60 +43,60 @@ class PodScheduler:
         self._waiting: dict[str, Pod] = {}
         self._bound: dict[str, Pod] = {}
         self._assumed: dict[str, str] = {}
-        self._refused: dict[str, str] = {}
+        self._unschedulable: dict[str, str] = {}
         """Why a pod could not be placed, until something changes that could help."""
-        self._awake = asyncio.Event()
+        self._dirty = asyncio.Event()
         self._recorder = EventRecorder(client, controller=name, instance=name)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            self._pods.add_handler("podscheduler", self._note_pod, lambda _: self._awake.set())
-            self._nodes.add_handler("podscheduler", self._note_node, lambda _: self._awake.set())
+            self._pods.add_handler("podscheduler", self._pod_changed, lambda _: self._dirty.set())
+            self._nodes.add_handler("podscheduler", self._node_changed, lambda _: self._dirty.set())
             informers = (self._pods, self._nodes, self._namespaces)
             await stack.enter_async_context(background(*(one.run() for one in informers), self._recorder.run()))
             await asyncio.gather(*(one.wait_synced() for one in informers))
             await stack.enter_async_context(background(self._follow()))
             yield
 
-    # What changed
+    # Changes of pods and nodes
 
-    def _note_pod(self, old: Pod | None, new: Pod | None) -> list[str]:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> list[str]:
         pod = new if new is not None else old
         assert pod is not None
         uid = pod.metadata.uid
         if new is None or new.finished:
             self._waiting.pop(uid, None)
-            self._refused.pop(uid, None)
+            self._unschedulable.pop(uid, None)
             self._assumed.pop(uid, None)
-            return self._room_was_made() if self._bound.pop(uid, None) is not None else []
+            return self._capacity_freed() if self._bound.pop(uid, None) is not None else []
         if new.spec.node_name:
             self._waiting.pop(uid, None)
-            self._refused.pop(uid, None)
+            self._unschedulable.pop(uid, None)
             self._assumed.pop(uid, None)
             known, self._bound[uid] = self._bound.get(uid), new
-            return self._room_was_made() if known is not None and _shrunk(known, new) else []
-        return self._note_waiting(old, new)
+            return self._capacity_freed() if known is not None and _shrunk(known, new) else []
+        return self._pod_waits(old, new)
 
-    def _note_waiting(self, old: Pod | None, new: Pod) -> list[str]:
+    def _pod_waits(self, old: Pod | None, new: Pod) -> list[str]:
         uid = new.metadata.uid
         if not self._is_ours(new):
             self._waiting.pop(uid, None)
             return []
         self._waiting[uid] = new
         if old is None or old.spec != new.spec or old.metadata.labels != new.metadata.labels:
-            self._refused.pop(uid, None)
+            self._unschedulable.pop(uid, None)
             return [uid]
         return []
 
-    def _note_node(self, old: Node | None, new: Node | None) -> list[str]:
-        if old is not None and new is not None and _offer(old) == _offer(new):
+    def _node_changed(self, old: Node | None, new: Node | None) -> list[str]:
+        if old is not None and new is not None and _scheduling_facts(old) == _scheduling_facts(new):
             return []
-        return self._room_was_made()
+        return self._capacity_freed()
 
-    def _room_was_made(self) -> list[str]:
-        self._refused.clear()
-        return ["room"] if self._waiting else []
+    def _capacity_freed(self) -> list[str]:
+        self._unschedulable.clear()
+        return ["capacity"] if self._waiting else []
 
     def _is_ours(self, pod: Pod) -> bool:
         leaving = pod.metadata.deletion_timestamp is not None
@@ -108,34 +106,36 @@ class PodScheduler:
 
     async def _follow(self) -> None:
         while True:
-            await self._awake.wait()
-            self._awake.clear()
+            await self._dirty.wait()
+            self._dirty.clear()
             try:
                 await self._cycle()
             except KubeError as error:
                 log.warning("a scheduling cycle was not completed: %s", error)
-                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._awake.set)
+                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._dirty.set)
             except Exception:
                 log.exception("a scheduling cycle failed")
-                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._awake.set)
+                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._dirty.set)
 
     async def _cycle(self) -> None:
-        waiting = [pod for uid, pod in self._waiting.items() if uid not in self._refused and uid not in self._assumed]
+        waiting = [
+            pod for uid, pod in self._waiting.items() if uid not in self._unschedulable and uid not in self._assumed
+        ]
         if not waiting:
             return
         state = ClusterState(self._nodes.all(), self._placed())
         namespaces = {one.metadata.name: one.metadata.labels for one in self._namespaces.all()}
         limit = asyncio.Semaphore(_AT_ONCE)
         async with asyncio.TaskGroup() as group:
-            for number, pod in enumerate(sorted(waiting, key=_turn)):
+            for number, pod in enumerate(sorted(waiting, key=_queue_order)):
                 outcome = decide(pod, state, namespaces)
                 if outcome.node:
                     state.place(pod, outcome.node)
                     self._assumed[pod.metadata.uid] = outcome.node
                     group.create_task(self._bind(pod, outcome.node, limit))
                 else:
-                    self._refused[pod.metadata.uid] = outcome.message
-                    group.create_task(self._explain(pod, outcome.message, limit))
+                    self._unschedulable[pod.metadata.uid] = outcome.message
+                    group.create_task(self._report_unschedulable(pod, outcome.message, limit))
                 if number % _AT_ONCE == 0:
                     await asyncio.sleep(0)  # a crowd of pods must not hold up everything else in this process
 
@@ -158,17 +158,17 @@ class PodScheduler:
         except KubeError as error:
             self._assumed.pop(meta.uid, None)
             if isinstance(error, ApiError) and (error.is_not_found or error.is_conflict):
-                return  # it is gone, or somebody else has bound it: the cache will tell
+                return  # it is gone, or somebody else has bound it: the cache will show it
             log.warning("%s/%s could not be bound to %s: %s", meta.namespace, meta.name, node, error)
-            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._awake.set)
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._dirty.set)
             return
-        self._say(pod, "Normal", "Scheduled", f"Successfully assigned {meta.namespace}/{meta.name} to {node}")
+        self._emit(pod, "Normal", "Scheduled", f"Successfully assigned {meta.namespace}/{meta.name} to {node}")
 
-    async def _explain(self, pod: Pod, message: str, limit: asyncio.Semaphore) -> None:
+    async def _report_unschedulable(self, pod: Pod, message: str, limit: asyncio.Semaphore) -> None:
         known = pod.status.condition("PodScheduled")
         if known is not None and known.status == "False" and known.message == message:
             return
-        self._say(pod, "Warning", "FailedScheduling", message)
+        self._emit(pod, "Warning", "FailedScheduling", message)
         same = known is not None and known.status == "False" and known.last_transition_time
         condition = {
             "type": "PodScheduled",
@@ -188,19 +188,23 @@ class PodScheduler:
             if not (isinstance(error, ApiError) and (error.is_not_found or error.is_conflict)):
                 log.warning("%s/%s: its condition was not written: %s", meta.namespace, meta.name, error)
 
-    def _say(self, pod: Pod, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+    def _emit(self, pod: Pod, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self._recorder.record(Reference.to(PODS, pod), reason, message, kind=kind, action="Scheduling")
 
 
-def _turn(pod: Pod) -> tuple[int, str, str]:
+def _queue_order(pod: Pod) -> tuple[int, str, str]:
     return -(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
-def _offer(node: Node) -> tuple[object, ...]:
-    """What of a node decides who may run on it."""
+def _scheduling_facts(node: Node) -> tuple[object, ...]:
+    """The part of a node that decides which pods may run on it."""
     return node.metadata.labels, node.spec, node.status.allocatable, node.ready
 
 
 def _shrunk(old: Pod, new: Pod) -> bool:
-    """It was resized: there may be more room than before."""
-    return old.spec.containers != new.spec.containers or old.status.container_statuses != new.status.container_statuses
+    """It was resized: there may be more free capacity than before."""
+    return (
+        old.spec.containers != new.spec.containers
+        or old.status.container_statuses != new.status.container_statuses
+        or resize_pending(old) != resize_pending(new)
+    )

@@ -1,11 +1,10 @@
-"""The cluster as a scheduling cycle sees it: nodes with what is left on them. Changed by what the cycle itself
-decides.
-"""
+"""Cluster state of one scheduling cycle: nodes with their free capacity, updated by the cycle's own placements."""
 
 from collections.abc import Iterable
 
-from edl.api.core import Node, Pod, Taint
-from edl.embedded.podscheduler.room import Amounts, amounts, given_to, minus, requests_of
+from edl.api.kubernetes.core import Node, Pod, Taint
+from edl.embedded.pod_requests import Amounts, amounts, minus
+from edl.embedded.podscheduler.capacity import requests_of, used_by
 
 NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 
@@ -25,7 +24,7 @@ class NodeState:
 
     def add(self, pod: Pod) -> None:
         self.pods[pod.metadata.uid] = pod
-        self.free = minus(self.free, given_to(pod) if pod.spec.node_name else requests_of(pod))
+        self.free = minus(self.free, used_by(pod) if pod.spec.node_name else requests_of(pod))
 
 
 class ClusterState:

@@ -1,7 +1,8 @@
-"""A Kubernetes API server on SQLite, for one machine: what EDL's own stories and daily kubectl use need, done right
-(docs/embedded.md)."""
+"""Kubernetes API server on SQLite for one machine: the part of the API that EDL and daily kubectl use need
+(docs/concepts/embedded-api-server.md).
+"""
 
-from edl.embedded.server.call import ADMIN, User
 from edl.embedded.server.server import Server
+from edl.embedded.server.verbs.call import ADMIN, User
 
 __all__ = ["ADMIN", "Server", "User"]

@@ -1,10 +1,8 @@
-"""Serve alone, for tests and benchmarks that need the API server as a process of its own.
+"""Runs the API server as a process of its own, for tests and benchmarks; people use `edl up`.
 
 `python -m edl.embedded.server DIRECTORY PORT TOKEN` keeps store, certificates and a kubeconfig in the directory and
-prints the URL when it serves; port 0 takes a free one. `edl up` is what people use.
+prints the URL when it serves; port 0 takes a free one.
 """
-
-from __future__ import annotations
 
 import asyncio
 import signal
@@ -14,7 +12,7 @@ from pathlib import Path
 from edl.embedded.certificates import authority_at, write_private
 from edl.embedded.kubeconfig import kubeconfig
 from edl.embedded.server import ADMIN, Server
-from edl.embedded.streams import NODE_CLIENT
+from edl.embedded.streaming.streams import NODE_CLIENT
 
 
 async def main(directory: Path, port: int, token: str) -> None:

@@ -1,39 +1,27 @@
-"""Which handler answers which request. Everything below is independent of HTTP; `http.py` and `direct.py` are the
-ways in."""
-
-from __future__ import annotations
+"""Dispatches a request to its handler. Independent of HTTP: `http/listener.py` and `http/direct.py` call it."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
-from edl.embedded.server import (
-    applying,
-    create,
-    delete,
-    discovery,
-    openapi,
-    patch,
-    podverbs,
-    read,
-    reviews,
-    scale,
-    status,
-    update,
-)
-from edl.embedded.server.call import ANONYMOUS, JSON, Answer, Call, Query, User, resolve
+import msgspec
+
+from edl.embedded.server import status
+from edl.embedded.server.authorization import allowed
 from edl.embedded.server.core import Core
-from edl.embedded.server.storefile import StoreError
-from edl.embedded.server.tokens import Tokens
-from edl.embedded.server.watch import Watch
+from edl.embedded.server.http import discovery, openapi
+from edl.embedded.server.http.tokens import Tokens
+from edl.embedded.server.http.yaml_aside import YamlAside
+from edl.embedded.server.storage.store_file import StoreError
+from edl.embedded.server.storage.watch import Watch
+from edl.embedded.server.verbs import apply_patch, create, delete, patch, pod_subresources, read, reviews, scale, update
+from edl.embedded.server.verbs.call import ANONYMOUS, JSON, Call, Query, Response, User, resolve
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
 _STREAMS = frozenset({"attach", "exec", "log", "portforward"})
 
 
-@dataclass(slots=True)
-class Request:
-    """What a client sent, before its path is resolved."""
+class Request(msgspec.Struct):
+    """A request of a client, before its path is resolved."""
 
     method: str
     path: str
@@ -45,33 +33,34 @@ class Request:
     user_agent: str = ""
 
 
-@dataclass(slots=True)
-class NodeStream:
-    """A request that a node must answer (logs, exec, attach, port-forward): whoever owns the connection relays it."""
+class NodeStream(msgspec.Struct):
+    """A request for a node (logs, exec, attach, port-forward), which the owner of the connection relays."""
 
     call: Call
 
 
-Result = Answer | Watch | NodeStream
+Result = Response | Watch | NodeStream
 
 
 class Api:
     def __init__(self, core: Core, tokens: Tokens) -> None:
         self.core = core
         self.tokens = tokens
+        self._yaml = YamlAside()
 
     async def handle(self, request: Request) -> Result:
-        """An answer, or the Status of what went wrong: refusals are not exceptions to the caller."""
+        """The response; a refusal is a response with its Status, not an exception."""
         try:
-            return await self._dispatch(request)
+            result = await self._dispatch(request)
+            return await self._yaml.render(result) if isinstance(result, Response) else result
         except status.ApiError as error:
-            return Answer(error.code, error.body(), headers=error.headers)
+            return Response(error.code, error.body(), headers=error.headers)
         except RecursionError:
             problem = status.bad_request("the object provided is unrecognized: exceeded max depth")
-            return Answer(problem.code, problem.body())
+            return Response(problem.code, problem.body())
         except StoreError as error:
             problem = status.internal(str(error))
-            return Answer(problem.code, problem.body())
+            return Response(problem.code, problem.body())
 
     async def _dispatch(self, request: Request) -> Result:
         found = resolve(self.core.registry, request.path)
@@ -93,9 +82,10 @@ class Api:
             request.user_agent,
         )
         verb = _verb(call)
-        if request.user is ANONYMOUS:
+        if not allowed(request.user, resource, namespace, subresource, self.core.pod_groups):
             raise _forbidden(request.user, verb, call)
         _check_verb(verb, call)
+        call.yaml_as_json = await self._yaml.parse(call.body, call.content_type)
         if subresource:
             return await self._subresource(verb, call)
         return await self._perform(verb, call)
@@ -108,7 +98,7 @@ class Api:
             case "list":
                 return read.list_objects(core.store, call)
             case "watch":
-                return read.watch(core.store, call, core.dice)
+                return read.watch(core.store, call, core.random)
             case "create":
                 return await self._create(call)
             case "update":
@@ -120,16 +110,16 @@ class Api:
             case _:
                 return await delete.delete_collection(core, call)
 
-    async def _patch(self, call: Call) -> Answer:
+    async def _patch(self, call: Call) -> Response:
         if call.content_type.partition(";")[0].strip() == patch.APPLY_PATCH:
-            return await applying.apply_object(self.core, call)
+            return await apply_patch.apply_object(self.core, call)
         return await update.patch_object(self.core, call)
 
-    async def _create(self, call: Call) -> Answer:
+    async def _create(self, call: Call) -> Response:
         if call.resource.group in ("authentication.k8s.io", "authorization.k8s.io"):
-            return await reviews.answer(self.core, call, self.tokens)
+            return await reviews.respond(self.core, call, self.tokens)
         if call.resource.plural == "bindings" and not call.resource.group:
-            return await podverbs.bind(self.core, call)
+            return await pod_subresources.bind(self.core, call)
         return await create.create(self.core, call)
 
     async def _subresource(self, verb: str, call: Call) -> Result:
@@ -145,26 +135,28 @@ class Api:
             return await handler(core, call)
         return await self._perform(verb, call)
 
-    def _other(self, request: Request) -> Answer:
+    def _other(self, request: Request) -> Response:
         if request.path in ("/healthz", "/livez", "/readyz"):
-            return Answer(200, b"ok", "text/plain; charset=utf-8")
+            return Response(200, b"ok", "text/plain; charset=utf-8")
         if request.user is ANONYMOUS and request.path not in _PUBLIC:
             verb = _VERBS.get(request.method, request.method.lower())
             verb = {"GET": "get", "POST": "post", "PUT": "put"}.get(request.method, verb)
             why = f'forbidden: User "{request.user.name}" cannot {verb} path "{request.path}"'
             raise status.ApiError(403, "Forbidden", why, {})
-        answer = discovery.answer(self.core.registry, request.path, request.accept)
-        if answer is None:
-            answer = openapi.answer(self.core.registry, request.path, request.accept)
-        if answer is not None:
-            return answer
+        response = discovery.respond(self.core.registry, request.path, request.accept)
+        if response is None:
+            response = openapi.respond(self.core.registry, request.path, request.accept)
+        if response is not None:
+            return response
         if _is_builtin(self.core, request.path):
             raise status.no_such_resource()
-        return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
+        return Response(
+            404, b"404 page not found\n", "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
+        )
 
 
 def _is_builtin(core: Core, path: str) -> bool:
-    """Below a built-in group a wrong path gets a Status, elsewhere plain text: two servers are joined in a real one."""
+    """A wrong path below a built-in group gets a Status, elsewhere plain text: a real server joins two servers."""
     parts = path.strip("/").split("/")
     if parts[0] == "api":
         return len(parts) > 1
@@ -173,11 +165,11 @@ def _is_builtin(core: Core, path: str) -> bool:
     return bool(known) and known[0].custom is None
 
 
-_ACTIONS: dict[str, Callable[[Core, Call], Awaitable[Answer]]] = {
-    "binding": podverbs.bind,
-    "eviction": podverbs.evict,
-    "finalize": podverbs.finalize,
-    "resize": podverbs.resize,
+_ACTIONS: dict[str, Callable[[Core, Call], Awaitable[Response]]] = {
+    "binding": pod_subresources.bind,
+    "eviction": pod_subresources.evict,
+    "finalize": pod_subresources.finalize,
+    "resize": pod_subresources.resize,
 }
 
 
@@ -205,7 +197,7 @@ def _check_verb(verb: str, call: Call) -> None:
 
 
 def _forbidden(user: User, verb: str, call: Call) -> status.ApiError:
-    """RBAC is not enforced: who has a credential may do everything, who has none nothing."""
+    """In the words of RBAC, which is not enforced; the rule is in `authorization`."""
     resource = call.resource
     namespace = call.namespace or (call.name if resource.storage == "/namespaces" else "")
     where = f' in the namespace "{namespace}"' if namespace else " at the cluster scope"

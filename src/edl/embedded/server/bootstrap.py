@@ -1,24 +1,22 @@
-"""What a fresh cluster contains before anyone asks: the system's namespaces and priority classes, its own service."""
-
-from __future__ import annotations
+"""Objects of a fresh cluster: the system's namespaces and priority classes, and the `kubernetes` Service."""
 
 import ipaddress
 
 from edl.embedded.server.admission import definitions, namespaces
-from edl.embedded.server.call import Object
 from edl.embedded.server.core import Core
+from edl.embedded.server.verbs.call import Object
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 async def bootstrap(core: Core, *, port: int) -> None:
-    """Create what is missing and serve what is defined. Idempotent: a restart creates nothing."""
+    """Creates the missing objects and registers the definitions. Idempotent."""
     for name in _NAMESPACES:
         meta = {"name": name, "labels": {"kubernetes.io/metadata.name": name}}
         namespace: Object = {"metadata": meta, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
         core.ensure("", "v1", "namespaces", namespace)
-        namespaces.furnish(core, namespace)
+        namespaces.create_default_objects(core, namespace)
     for name, value in _PRIORITIES.items():
         priority: Object = {"metadata": {"name": name, "generation": 1}, "value": value}
         priority |= {"description": "Used for parts of the cluster itself.", "preemptionPolicy": "PreemptLowerPriority"}

@@ -1,6 +1,4 @@
-"""Causes of a refusal, worded as Kubernetes words them: `spec.x: Invalid value: 3: must be ...`."""
-
-from __future__ import annotations
+"""Causes of an Invalid error with the messages of Kubernetes: `spec.x: Invalid value: 3: must be ...`."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,53 +1,59 @@
-"""What every handler shares: the store, the resources, the clock and the source of identifiers. All of it can be
-replaced by a simulation."""
-
-from __future__ import annotations
+"""State shared by all handlers: the store, the registry, the clock and the source of identifiers. A simulation can
+replace each of them.
+"""
 
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from random import Random
 
 import msgspec
 
-from edl.embedded.server.call import Object
-from edl.embedded.server.custom import Check, no_further_rules
+from edl.api.kubernetes import timestamp
+from edl.embedded.server import status
+from edl.embedded.server.authorization import PodGroups, no_groups
+from edl.embedded.server.crds.custom import CustomAdmission, admit_all
 from edl.embedded.server.registry import Registry, Resource
-from edl.embedded.server.revisions import Entry
-from edl.embedded.server.store import Store
+from edl.embedded.server.storage.revisions import Entry
+from edl.embedded.server.storage.store import Store
+from edl.embedded.server.verbs.call import Object
+
+_LARGEST_OBJECT = 6 << 20
+"""Twice the largest request, because of managedFields. Without a bound patch after patch would add to an object."""
 
 encode = msgspec.json.encode
 decode = msgspec.json.decode
 
 
 def _new_uid() -> str:
-    """A random UUID (version 4), without the detour through the class."""
+    """A random UUID (version 4); faster than `uuid.uuid4`."""
     digits = os.urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-@dataclass(slots=True)
-class Core:
+class Core(msgspec.Struct):
     store: Store
     registry: Registry
     clock: Callable[[], float] = time.time
     new_uid: Callable[[], str] = _new_uid
-    dice: Random = field(default_factory=Random)
+    random: Random = msgspec.field(default_factory=Random)
     """For names that are generated and times that are spread."""
     root_ca: str = ""
     """The PEM of the authority that signed the server's certificate; every namespace gets it as a ConfigMap."""
     service_network: str = "127.96.0.0/12"
-    further_rules: Check = no_further_rules
-    _second: tuple[int, str] = field(default=(0, ""))
+    custom_admission: CustomAdmission = admit_all
+    pod_groups: PodGroups = no_groups
+    """API groups of custom resources that tokens of pods open, see `authorization`."""
+    default_tokens: bool = True
+    """Whether the default service account of a new namespace gives its pods a token, as Kubernetes has it."""
+    _second: tuple[int, str] = (0, "")
 
     def now(self, ahead: float = 0) -> str:
         """The time in the form of metav1.Time, to the second."""
         second = int(self.clock() + ahead)
         if second != self._second[0]:
-            self._second = (second, datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+            self._second = (second, timestamp.text(second))
         return self._second[1]
 
     def read(self, resource: Resource, entry: Entry) -> Object:
@@ -56,7 +62,9 @@ class Core:
         return {"kind": resource.kind, "apiVersion": resource.api_version, **body}
 
     def peek(self, entry: Entry) -> Object:
-        """The stored object, decoded once and kept with the entry: for what many requests read. Not to be changed."""
+        """The stored object, decoded once and kept with the entry, for objects that many requests read. Not to be
+        changed.
+        """
         if entry.decoded is None:
             entry.decoded = decode(entry.body)
         found: Object = entry.decoded
@@ -66,7 +74,10 @@ class Core:
         """Stage an object under the next revision; kind and apiVersion are not stored."""
         meta = obj["metadata"]
         meta["resourceVersion"] = str(self.store.next_rv)
-        return self.store.put(resource.storage, (meta.get("namespace", ""), meta["name"]), _stored(obj))
+        body = _stored(obj)
+        if len(body) > _LARGEST_OBJECT:
+            raise status.too_large()
+        return self.store.put(resource.storage, (meta.get("namespace", ""), meta["name"]), body)
 
     def remove(self, resource: Resource, obj: Object) -> Entry:
         meta = obj["metadata"]
@@ -74,7 +85,7 @@ class Core:
         return self.store.remove(resource.storage, (meta.get("namespace", ""), meta["name"]), _stored(obj))
 
     def ensure(self, group: str, version: str, plural: str, obj: Object) -> None:
-        """Stage an object of the server's own making, unless there is one of that name."""
+        """Stages an object of the server itself, unless one of that name exists."""
         resource = self.registry.find(group, version, plural)
         assert resource is not None
         meta = obj["metadata"]
@@ -83,7 +94,7 @@ class Core:
             self.put(resource, obj)
 
     def preview(self, obj: Object) -> Entry:
-        """What a dry run answers with: an entry that was never staged."""
+        """The entry that a dry run responds with; never staged."""
         meta = obj["metadata"]
         return Entry(meta.get("namespace", ""), meta["name"], self.store.rv, _stored(obj))
 

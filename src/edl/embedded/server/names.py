@@ -1,17 +1,15 @@
-"""Names of objects: which are allowed, and how one is generated."""
+"""Validates names, label keys and label values with the API server's own messages, and generates names.
 
-from __future__ import annotations
+The grammar is that of `edl.api.kubernetes.names`.
+"""
 
-import re
 from random import Random
 
-from edl.embedded.server.remembering import remembered
+from edl.api.kubernetes.names import DNS_1035_LABEL, DNS_LABEL, DNS_SUBDOMAIN, LABEL_MAX, LABEL_TEXT, SUBDOMAIN_MAX
+from edl.embedded.server.memoize import memoized
 from edl.embedded.server.status import Cause
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes, as Kubernetes does
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
-_LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
 
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
@@ -33,8 +31,8 @@ _LABELS = frozenset({"/namespaces", "/services"})
 _PATH_NAMED = "rbac.authorization.k8s.io/"
 
 
-def generate(prefix: str, dice: Random) -> str:
-    return prefix[:58] + "".join(dice.choices(_ALPHABET, k=5))
+def generate(prefix: str, random: Random) -> str:
+    return prefix[:58] + "".join(random.choices(_ALPHABET, k=5))
 
 
 def check(storage: str, name: str, field: str = "metadata.name") -> list[Cause]:
@@ -53,21 +51,21 @@ def problems(storage: str, name: str) -> list[str]:
     return [problem.replace("63 bytes", "63 characters") for problem in label_problems(name)]
 
 
-@remembered
+@memoized
 def subdomain_problems(name: str) -> list[str]:
-    found = ["must be no more than 253 bytes"] if len(name) > 253 else []
-    return found if _SUBDOMAIN.match(name) else [*found, SUBDOMAIN_RULE]
+    found = ["must be no more than 253 bytes"] if len(name) > SUBDOMAIN_MAX else []
+    return found if DNS_SUBDOMAIN.fullmatch(name) else [*found, SUBDOMAIN_RULE]
 
 
-@remembered
+@memoized
 def label_problems(name: str) -> list[str]:
-    found = ["must be no more than 63 bytes"] if len(name) > 63 else []
-    return found if _LABEL.match(name) else [*found, LABEL_RULE]
+    found = ["must be no more than 63 bytes"] if len(name) > LABEL_MAX else []
+    return found if DNS_LABEL.fullmatch(name) else [*found, LABEL_RULE]
 
 
 def label_1035_problems(name: str) -> list[str]:
-    found = ["must be no more than 63 bytes"] if len(name) > 63 else []
-    return found if _LABEL_1035.match(name) else [*found, LABEL_1035_RULE]
+    found = ["must be no more than 63 bytes"] if len(name) > LABEL_MAX else []
+    return found if DNS_1035_LABEL.fullmatch(name) else [*found, LABEL_1035_RULE]
 
 
 def path_problems(name: str) -> list[str]:
@@ -76,8 +74,6 @@ def path_problems(name: str) -> list[str]:
     return [f"may not contain '{char}'" for char in "/%" if char in name]
 
 
-_NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z")
-_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?\Z")
 _NAME_PART_RULE = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
@@ -98,7 +94,7 @@ QUALIFIED_RULE = (
 )
 
 
-@remembered
+@memoized
 def label_key_problems(key: str) -> list[str]:
     """A qualified name: an optional DNS prefix, a slash, and a name of at most 63 characters."""
     prefix, slash, name = key.rpartition("/")
@@ -109,14 +105,14 @@ def label_key_problems(key: str) -> list[str]:
         found += [f"prefix part {problem}" for problem in subdomain_problems(prefix)]
     if not name:
         found.append("name part must be non-empty")
-    elif len(name) > 63:
+    elif len(name) > LABEL_MAX:
         found.append("name part must be no more than 63 bytes")
-    if not _NAME_PART.match(name):
+    if not LABEL_TEXT.fullmatch(name):
         found.append(_NAME_PART_RULE)
     return found
 
 
-@remembered
+@memoized
 def label_value_problems(value: str) -> list[str]:
-    found = ["must be no more than 63 bytes"] if len(value) > 63 else []
-    return found if _VALUE.match(value) else [*found, _VALUE_RULE]
+    found = ["must be no more than 63 bytes"] if len(value) > LABEL_MAX else []
+    return found if not value or LABEL_TEXT.fullmatch(value) else [*found, _VALUE_RULE]

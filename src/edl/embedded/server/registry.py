@@ -1,21 +1,19 @@
-"""Which resources this server has: the built-in ones as a table, those of CustomResourceDefinitions added and removed
-while it runs."""
-
-from __future__ import annotations
+"""Registry of served resources: a table of built-in ones, and those of CustomResourceDefinitions, which come and go at
+run time.
+"""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
-from edl.embedded.server.types import Struct
+import msgspec
+
+from edl.embedded.server.types.model import Struct
 
 READ_WRITE = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
-@dataclass(frozen=True, slots=True)
-class Subresource:
-    """What a path below an object answers: `kind` (with group and version when they are not the resource's own) and
-    its verbs."""
+class Subresource(msgspec.Struct, frozen=True):
+    """Kind (with group and version when they are not the resource's own) and verbs of a path below an object."""
 
     name: str
     kind: str
@@ -24,8 +22,7 @@ class Subresource:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Resource:
+class Resource(msgspec.Struct, frozen=True, eq=False):
     group: str
     version: str
     plural: str
@@ -38,11 +35,11 @@ class Resource:
     subresources: tuple[Subresource, ...] = ()
     storage: str = ""
     """The key of the store: the same for every version of one resource (and for the two groups of events)."""
-    type: Struct = field(default_factory=Struct)
+    type: Struct = msgspec.field(default_factory=Struct)
     """The shape of its objects."""
     custom: Any = None
-    """What the CustomResourceDefinition says of this version; None for a built-in resource."""
-    prefix: bytes = field(default=b"", compare=False)
+    """The `CustomVersion` of a custom resource; None for a built-in one."""
+    prefix: bytes = b""
     """`{"kind":...,"apiVersion":...,`: bodies are stored without these two, so that one stored body serves every
     version."""
 
@@ -83,7 +80,7 @@ class Registry:
         self.generation += 1
 
     def remove(self, group: str, plural: str) -> None:
-        """Forget every version of a custom resource, and versions and groups that have nothing left."""
+        """Removes every version of a custom resource, and versions and groups that are empty then."""
         versions = self._groups.get(group, {})
         for version in list(versions):
             versions[version].pop(plural, None)

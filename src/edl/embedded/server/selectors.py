@@ -1,25 +1,23 @@
-"""Label and field selectors: parsed once per request, then a test of the few values of an object that they name."""
+"""Label and field selectors of a list or watch: parsed once per request, then asked of each entry.
 
-from __future__ import annotations
+Labels follow `edl.api.kubernetes.selectors`; here are the API server's messages, and the fields that each resource
+lets a client select by.
+"""
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from edl.api.kubernetes import selector_text
+from edl.api.kubernetes.selectors import value_matches
 from edl.embedded.server import names, status
 from edl.embedded.server.registry import Resource
-from edl.embedded.server.revisions import Entry
+from edl.embedded.server.storage.revisions import Entry
 
-Labels = Mapping[str, str]
-Test = Callable[[Labels], bool]
-
-_TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
-_SPECIAL = frozenset("=!<>(),") | {"==", "!="}
+Requirement = tuple[str, str, frozenset[str]]
+"""Key, operator and values: a set, because a client may name thousands."""
 
 _META = ("metadata.name", "metadata.namespace")
 _FIELDS: dict[str, tuple[str, ...]] = {
@@ -71,11 +69,10 @@ class _Labelled(msgspec.Struct, gc=False):
 _decode_labels = msgspec.json.Decoder(_Labelled).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
-    """What a list or watch keeps."""
+class Selector(msgspec.Struct, frozen=True, gc=False):
+    """Selects entries of a list or watch."""
 
-    labels: tuple[Test, ...] = ()
+    labels: tuple[Requirement, ...] = ()
     fields: tuple[tuple[str, str, bool], ...] = ()
 
     @property
@@ -84,14 +81,15 @@ class Selector:
 
     @property
     def name(self) -> str:
-        """The one name that can match, when the fields pin it: a lookup then replaces a scan."""
+        """The one name that can match, when the fields fix it: then a lookup replaces the scan."""
         return next((wanted for path, wanted, equal in self.fields if equal and path == "metadata.name"), "")
 
     def matches(self, entry: Entry) -> bool:
         if self.labels:
             labels = _decode_labels(entry.body).metadata.labels
-            if not all(test(labels) for test in self.labels):
-                return False
+            for key, operator, values in self.labels:
+                if not value_matches(labels.get(key), operator, values):
+                    return False
         return not self.fields or self._fields_match(entry)
 
     def _fields_match(self, entry: Entry) -> bool:
@@ -115,113 +113,26 @@ EVERYTHING = Selector()
 def parse(resource: Resource, labels: str, fields: str) -> Selector:
     if not labels and not fields:
         return EVERYTHING
-    return Selector(parse_labels(labels), _parse_fields(resource, fields))
+    return Selector(_parse_labels(labels), _parse_fields(resource, fields))
 
 
 @lru_cache(maxsize=256)
-def parse_labels(text: str) -> tuple[Test, ...]:
-    tokens = [match.group(1) for match in _TOKEN.finditer(text)]
-    tests: list[Test] = []
-    position = 0
-    while position < len(tokens):
-        if tokens[position] != "!" and tokens[position] in _SPECIAL:
-            raise status.bad_request(f"found '{tokens[position]}', expected: !, identifier, or 'end of string'")
-        test, position = _requirement(tokens, position)
-        tests.append(test)
-        if position < len(tokens):
-            position = _after_comma(tokens, position)
-    return tuple(tests)
+def _parse_labels(text: str) -> tuple[Requirement, ...]:
+    try:
+        found = selector_text.parse(text, key_problem=_key_problem, value_problem=_value_problem)
+    except selector_text.SelectorError as error:
+        raise status.bad_request(str(error)) from None
+    return tuple((one.key, one.operator, frozenset(one.values)) for one in found)
 
 
-def _after_comma(tokens: list[str], at: int) -> int:
-    if tokens[at] != ",":
-        raise status.bad_request(f"found '{tokens[at]}', expected: ',' or 'end of string'")
-    following = tokens[at + 1] if at + 1 < len(tokens) else ""
-    if not following or (following != "!" and following in _SPECIAL):
-        raise status.bad_request(f"found '{following}', expected: identifier after ','")
-    return at + 1
+def _key_problem(key: str) -> str | None:
+    if key.count("/") > 1:
+        return names.QUALIFIED_RULE
+    return next(iter(names.label_key_problems(key)), None)
 
 
-def _requirement(tokens: list[str], at: int) -> tuple[Test, int]:
-    if tokens[at] == "!":
-        key = _key(tokens, at + 1)
-        return (lambda labels: key not in labels), at + 2
-    key = _key(tokens, at)
-    at += 1
-    operator = tokens[at] if at < len(tokens) else ","
-    if operator == ",":
-        return (lambda labels: key in labels), at
-    if operator in ("in", "notin"):
-        values, at = _set(tokens, at + 1)
-        if operator == "in":
-            return (lambda labels: labels.get(key) in values), at
-        return (lambda labels: labels.get(key) not in values), at
-    if operator not in ("=", "==", "!=", ">", "<"):
-        raise _unparsable(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
-    value, at = _value(tokens, at + 1, key)
-    return _comparison(key, operator, value), at
-
-
-def _comparison(key: str, operator: str, value: str) -> Test:
-    if operator == "!=":
-        return lambda labels: labels.get(key) != value
-    if operator in ("=", "=="):
-        return lambda labels: labels.get(key) == value
-    if not value.lstrip("-").isdigit():
-        rule = "for 'Gt', 'Lt' operators, the value must be an integer"
-        raise _unparsable(f'values[0]: Invalid value: "{value}": {rule}')
-    bound, greater = int(value), operator == ">"
-
-    def compare(labels: Labels) -> bool:
-        actual = labels.get(key, "")
-        if not actual.lstrip("-").isdigit():
-            return False
-        return int(actual) > bound if greater else int(actual) < bound
-
-    return compare
-
-
-def _key(tokens: list[str], at: int) -> str:
-    token = tokens[at] if at < len(tokens) else ""
-    if not token or token in _SPECIAL:
-        raise _unparsable(
-            f"found '{token}', expected: !, identifier, or 'end of string'"
-            if token
-            else "found '', expected: identifier"
-        )
-    problems = names.label_key_problems(token) if token.count("/") < 2 else [names.QUALIFIED_RULE]
-    if problems:
-        raise _unparsable(f'<nil>: Invalid value: "{token}": {problems[0]}')
-    return token
-
-
-def _value(tokens: list[str], at: int, key: str) -> tuple[str, int]:
-    if at >= len(tokens) or tokens[at] == ",":
-        return "", at
-    if tokens[at] in _SPECIAL:
-        raise _unparsable(f"found '{tokens[at]}', expected: identifier")
-    if not _NAME.match(tokens[at]):
-        problem = names.label_value_problems(tokens[at])[0]
-        raise _unparsable(f'values[0][{key}]: Invalid value: "{tokens[at]}": {problem}')
-    return tokens[at], at + 1
-
-
-def _set(tokens: list[str], at: int) -> tuple[frozenset[str], int]:
-    if at >= len(tokens) or tokens[at] != "(":
-        raise _unparsable(f"found '{tokens[at] if at < len(tokens) else ''}' expected: '('")
-    values: list[str] = [""] if at + 1 < len(tokens) and tokens[at + 1] in (",", ")") else []
-    at += 1
-    while at < len(tokens) and tokens[at] != ")":
-        if tokens[at] != ",":
-            values.append(tokens[at])
-        at += 1
-    if at >= len(tokens):
-        raise _unparsable("found '', expected: ',' or ')'")
-    return frozenset(values), at + 1
-
-
-def _unparsable(why: str) -> status.ApiError:
-    return status.bad_request(f"unable to parse requirement: {why}")
+def _value_problem(value: str) -> str | None:
+    return next(iter(names.label_value_problems(value)), None)
 
 
 def _parse_fields(resource: Resource, text: str) -> tuple[tuple[str, str, bool], ...]:

@@ -1,20 +1,16 @@
-"""Kubernetes' `Status` errors: the one way in which this server says no.
+"""Errors as Kubernetes `Status` objects.
 
-Codes, reasons, wording and `details` are those of kube-apiserver, because clients branch on them (`reason:
+Codes, reasons, messages and `details` are those of kube-apiserver, because clients branch on them (`reason:
 AlreadyExists`) and people read them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """One violated rule: `field` is a path such as `spec.containers[0].name`."""
 
     reason: str

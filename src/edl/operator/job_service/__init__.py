@@ -1,8 +1,11 @@
-"""What the leading operator serves to the pods of its jobs over HTTPS; docs/job-service.md is the protocol."""
+"""The job service: HTTPS calls that the leading operator serves to the pods of its jobs.
 
-from .record import JobRecord, Jobs, Progress, RoleRecord
-from .server import JobService
-from .store import ConflictError, MemoryStore, Store, Stored, UnavailableError
+docs/reference/job-service.md is the protocol. It is no data path: no gradient, parameter or sample passes through it.
+"""
+
+from edl.operator.job_service.record import JobRecord, Jobs, RoleRecord
+from edl.operator.job_service.server import JobService
+from edl.operator.job_service.store import ConflictError, MemoryStore, Store, Stored, UnavailableError
 
 __all__ = [
     "ConflictError",
@@ -10,7 +13,6 @@ __all__ = [
     "JobService",
     "Jobs",
     "MemoryStore",
-    "Progress",
     "RoleRecord",
     "Store",
     "Stored",

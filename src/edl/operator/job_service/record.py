@@ -1,5 +1,6 @@
-"""What the operator tells the service about a job, and what the job tells the operator."""
+"""A job as the operator describes it to the job service."""
 
+import hmac
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -24,37 +25,44 @@ class JobRecord(msgspec.Struct, frozen=True):
     phase: str = ""
     size: int = 0
     target: int = 0
+    nodes: int = 0
+    """On how many nodes the pods are that the size counts."""
     roles: dict[str, RoleRecord] = {}
     leaving: tuple[str, ...] = ()
     pods: frozenset[str] | None = None
+    failed: frozenset[str] = frozenset()
+    """Pods that are still there to be read, and have ended badly or were asked to go."""
+    succeeded: frozenset[str] = frozenset()
+    """Pods that are still there to be read, and have ended well by themselves."""
     owner: dict[str, str | bool] = {}
     stamp: str = ""
     """Differs when something else about the job does that calls may wait for."""
     bounds: tuple[int, int] | None = None
-    """The smallest and largest size that the user allows now; None: pods have been told for good."""
+    """The smallest and largest size that the user allows now; None: what pods were started with holds."""
+    fail_fast: bool = False
+    """A script that cannot work ends the job."""
     run: str = ""
-    """Which attempt's agents may meet in the rendezvous; empty if the operator does not say."""
+    """The attempt whose agents may join the rendezvous; empty if the operator does not say."""
+    former_tokens: tuple[str, ...] = ()
+    """What pods have that were made before the installation's key was replaced."""
+
+    def is_opened_by(self, token: bytes) -> bool:
+        known = (one.encode() for one in (self.token, *self.former_tokens) if one)
+        return any(hmac.compare_digest(token, one) for one in known)
+
+    @property
+    def most(self) -> int:
+        """The largest size that it may have, as far as it is known."""
+        return max(self.size, self.target, self.bounds[1] if self.bounds is not None else 0)
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods the job has or should have, whichever is more."""
+        planned = max(self.size, self.target) + sum(role.replicas for role in self.roles.values())
+        return max(planned, len(self.pods or ()))
 
 
 class Jobs(Protocol):
     """The present records of the jobs of a name, one for each kind at most. Called often: answers from memory."""
 
     def __call__(self, namespace: str, name: str) -> Sequence[JobRecord]: ...
-
-
-class Progress(msgspec.Struct, omit_defaults=True, rename={"pass_index": "pass"}):
-    """The last report of a job; what it never reported is None."""
-
-    throughput: float | None = None
-    workers: int | None = None
-    """That trained at this pace together."""
-    loss: float | None = None
-    pass_index: int | None = None
-    passes: int | None = None
-    done: int | None = None
-    total: int | None = None
-    pause: float | None = None
-
-    def updated(self, newer: "Progress") -> "Progress":
-        news = {field: value for field in self.__struct_fields__ if (value := getattr(newer, field)) is not None}
-        return msgspec.structs.replace(self, **news)

@@ -1,45 +1,56 @@
-"""The HTTP face of the job service: who may ask, what a call means, and how long it may wait for news.
+"""HTTP server of the job service: authorisation, slots, keys and values, progress, and calls that wait for a change.
 
 Only the leading operator serves it. `lead()` starts with empty memory and reads each job's state when it is first asked
-for; `retire()` ends every promise: whoever waits is told 503 and asks the next leader.
+for; `retire()` answers every call that waits with 503, so that it is repeated to the next leader.
 """
 
 import asyncio
-import hmac
 import ssl
 import time
 import uuid
 from collections.abc import Awaitable, Callable
 
-import msgspec
 from aiohttp import web
 
-from . import state as states
-from .calls import answer, answer_refusals, decode, fenced, if_match, number, optional, seconds, token_of
-from .desk import Desk, DeskCalls, NoDesk
-from .durable import INTERVAL, Clock, DurableState, Sleep, Turns
-from .record import JobRecord, Jobs, Progress
-from .session import Session
-from .state import LIMIT, Fence, NotLeadingError, RefusedError
-from .store import Store
+from edl.api.status import RootCause
+from edl.ledger.job_use import KeptLedger
+from edl.operator.job_service import state as states
+from edl.operator.job_service.call_limits import OpenCalls
+from edl.operator.job_service.calls import (
+    answer,
+    answer_refusals,
+    decode,
+    fence_of,
+    fenced,
+    if_match,
+    number,
+    optional,
+    seconds,
+    token_of,
+)
+from edl.operator.job_service.group_commit import INTERVAL, Clock, DurableState, RateLimiter, Sleep
+from edl.operator.job_service.memory_budget import MemoryBudget
+from edl.operator.job_service.record import JobRecord, Jobs
+from edl.operator.job_service.refusals import NotLeadingError, RefusedError
+from edl.operator.job_service.session import Session
+from edl.operator.job_service.state import LIMIT
+from edl.operator.job_service.store import Store
+from edl.operator.job_service.trainer_calls import NoTrainerRequests, TrainerCalls, TrainerRequests
+from edl.operator.throughput.sampling import Sampler
+from edl.protocol import progress_server
+from edl.protocol.errors import ErrorCode
+from edl.protocol.progress import LastProgress, Progress, ProgressReport
+from edl.protocol.rounds import RoundChange
+from edl.protocol.slots import Claim, Claimed
+from edl.protocol.trainer_status import TrainerStatusUpdate
+from edl.serving.http import serve_app
+from edl.throughput.measurements import Measurements
 
-LOOK = 5.0  # how often a waiting call looks at the record again, should nobody have said that it changed
+RECHECK = 5.0  # seconds after which a waiting call reads the record again, should nobody have said that it changed
 
 Name = tuple[str, str, str]
 """Namespace, name and the short name of the kind."""
 Handler = Callable[[web.Request, Session], Awaitable[web.StreamResponse]]
-
-
-class Claim(msgspec.Struct):
-    holder: str
-    address: str = ""
-    wish: int | None = None
-
-
-class Reporter(msgspec.Struct):
-    """Who reports progress, if it says so."""
-
-    pod: str = ""
 
 
 class JobService:
@@ -51,12 +62,16 @@ class JobService:
         clock: Clock = time.monotonic,
         sleep: Sleep = asyncio.sleep,
         interval: float = INTERVAL,
-        desk: Desk | None = None,
+        trainer_requests: TrainerRequests | None = None,
     ) -> None:
-        self._desk = DeskCalls(desk or NoDesk(), self._when, clock)
+        self._trainer = TrainerCalls(trainer_requests or NoTrainerRequests(), self._when)
         self._store, self._jobs, self._clock, self._sleep, self._interval = store, jobs, clock, sleep, interval
-        self._turns = Turns(clock=clock, sleep=sleep)
+        self._limiter = RateLimiter(clock=clock, sleep=sleep)
+        self._calls, self._budget = OpenCalls(), MemoryBudget()
         self._sessions: dict[Name, Session] = {}
+        self._reported: set[Name] = set()
+        self._hopeless: set[Name] = set()
+        self._changes: dict[Name, RoundChange] = {}
         self._led_since: float | None = None
         self._writer = ""
 
@@ -70,7 +85,7 @@ class JobService:
         self._sessions.clear()
 
     def changed(self, name: Name) -> None:
-        """The job's record changed, or the job is gone: waiting calls learn it now instead of seconds later."""
+        """The job's record changed, or the job is gone: wakes calls that wait for it."""
         session = self._sessions.get(name)
         if session is None:
             return
@@ -82,15 +97,84 @@ class JobService:
 
     def progress(self, name: Name) -> tuple[Progress, float] | None:
         """The job's last report and its age in seconds, None if this leader has had none."""
+        last = self.last_progress(name)
+        return (last, last.age) if last is not None else None
+
+    def last_progress(self, name: Name) -> LastProgress | None:
+        """The same with what follows from all reports: pace, mean, time left."""
         session = self._sessions.get(name)
-        if session is None or session.reported_at is None:
+        return session.progress if session is not None else None
+
+    def take_reported(self) -> set[Name]:
+        """Jobs that reported since the last call."""
+        taken, self._reported = self._reported, set()
+        return taken
+
+    def sampler(self, name: Name) -> Sampler | None:
+        """What the job has measured, an earlier leader's measurements included; None if its state is not read yet."""
+        session = self._sessions.get(name)
+        if session is None or not session.state.loaded:
             return None
-        return session.progress, self._clock() - session.reported_at
+        session.sampler.restore(session.state.committed.measured)
+        return session.sampler
+
+    async def keep_measured(self, name: Name) -> None:
+        """Returns once what the job has measured is in its state. RefusedError, UnavailableError: it is not."""
+        session = self._sessions.get(name)
+        if session is not None and session.state.loaded:
+            measured = session.sampler.measured
+            await session.state.write(lambda state: states.keep_measured(state, measured))
+
+    async def read_measured(self, namespace: str, name: str, record: JobRecord) -> Measurements | None:
+        """As an earlier leader has kept it."""
+        stored = await self._store.load(namespace, name, record)
+        return stored.state.measured if stored is not None else None
+
+    def hopeless(self, name: Name) -> RootCause | None:
+        """Why the job's script cannot work, if its rounds say so."""
+        session = self._sessions.get(name)
+        return session.rendezvous.hopeless if session is not None else None
+
+    def take_hopeless(self) -> set[Name]:
+        """Jobs of which this became known since the last call."""
+        found = {name for name, session in self._sessions.items() if session.rendezvous.hopeless is not None}
+        news, self._hopeless = found - self._hopeless, found
+        return news
+
+    def change(self, name: Name) -> RoundChange | None:
+        """How the job's workers came into the round that they train in, if there was one before it."""
+        session = self._sessions.get(name)
+        return session.rendezvous.change if session is not None else None
+
+    def take_changes(self) -> dict[Name, RoundChange]:
+        """Those that were made since the last call."""
+        known = {name: change for name in self._sessions if (change := self.change(name)) is not None}
+        news = {name: change for name, change in known.items() if self._changes.get(name) != change}
+        self._changes = {name: change for name, change in {**self._changes, **known}.items() if name in self._sessions}
+        return news
 
     def silence(self, name: Name) -> dict[str, float]:
         """Seconds since each pod last reported progress, by name; of those that did so to this leader."""
         session = self._sessions.get(name)
         return session.silence() if session is not None else {}
+
+    async def load_ledger(self, name: Name, uid: str) -> KeptLedger | None:
+        """The account that was last kept of the job, None if there is none."""
+        session = self._known_session(name, uid)
+        return (await session.state.load()).ledger if session is not None else None
+
+    async def keep_ledger(self, name: Name, uid: str, kept: KeptLedger) -> None:
+        """Durable when it returns, unless the job is gone. Within the limits of all writes."""
+        session = self._known_session(name, uid)
+        if session is not None:
+            await session.state.write(lambda state: states.keep_ledger(state, kept))
+
+    def _known_session(self, name: Name, uid: str) -> Session | None:
+        if self._led_since is None:
+            raise NotLeadingError("this replica does not lead")
+        namespace, job, _ = name
+        record = next((record for record in self._jobs(namespace, job) if record.uid == uid), None)
+        return self._open(namespace, job, record, self._led_since) if record is not None else None
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=LIMIT + 1024, middlewares=[answer_refusals])
@@ -103,14 +187,15 @@ class JobService:
             ("PUT", "/kv/{key}", self._put),
             ("DELETE", "/kv/{key}", self._delete),
             ("POST", "/progress", self._report),
+            ("POST", f"/{progress_server.CALL}", self._trainer_status),
             ("GET", "/job", self._job),
-            ("GET", "/rendezvous", self._meet),
-            ("GET", "/spec", self._desk.spec),
-            ("GET", "/pods", self._desk.pods),
-            ("GET", "/plan", self._desk.plan),
-            ("POST", "/plan", self._desk.post),
-            ("POST", "/usage", self._desk.usage),
-            ("GET", "/brain", self._desk.brain),
+            ("GET", "/rendezvous", self._rendezvous),
+            ("GET", "/spec", self._trainer.spec),
+            ("GET", "/pods", self._trainer.pods),
+            ("GET", "/plan", self._trainer.plan),
+            ("POST", "/plan", self._trainer.post),
+            ("POST", "/usage", self._trainer.usage),
+            ("GET", "/brain", self._trainer.brain),
         ]
         for method, path, handler in routes:
             app.router.add_route(method, job + path, self._for_its_job(handler))
@@ -118,14 +203,13 @@ class JobService:
 
     async def serve(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> web.AppRunner:
         """Listens until the runner's `cleanup()`; `runner.addresses` says where."""
-        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        await web.TCPSite(runner, host, port, ssl_context=tls).start()
-        return runner
+        return await serve_app(self.app(), host, port, tls=tls)
 
     def _for_its_job(self, handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            return await handler(request, await self._session(request))
+            session = await self._session(request)
+            with session.limits.admitted(session.record, self._clock()):
+                return await handler(request, session)
 
         return handle
 
@@ -134,13 +218,10 @@ class JobService:
         if self._led_since is None:
             raise NotLeadingError("this replica does not lead")
         namespace, name = request.match_info["namespace"], request.match_info["name"]
-        records = self._jobs(namespace, name)
-        if not records:
-            raise RefusedError(404, "no-such-job", f"there is no job {namespace}/{name}")
-        token = token_of(request).encode()
-        record = next((one for one in records if one.token and hmac.compare_digest(token, one.token.encode())), None)
-        if record is None:
-            raise RefusedError(401, "unauthorized", f"this token does not open job {namespace}/{name}")
+        records, token = self._jobs(namespace, name), token_of(request)
+        record = next((one for one in records if one.is_opened_by(token)), None)
+        if record is None:  # the same whether or not there is such a job, which is nobody else's business
+            raise RefusedError(401, ErrorCode.UNAUTHORIZED, f"this token does not open job {namespace}/{name}")
         session = self._open(namespace, name, record, self._led_since)
         await session.state.load()
         session.observe(record)
@@ -152,19 +233,23 @@ class JobService:
             return session
         if session:
             session.close()
-        session = Session(record, clock=self._clock, led_since=led_since)
-        session.state = DurableState(
-            namespace,
-            name,
-            record,
-            store=self._store,
-            turns=self._turns,
-            clock=self._clock,
-            sleep=self._sleep,
-            writer=self._writer,
-            interval=self._interval,
-            on_commit=session.wake,
-        )
+
+        def open_state(on_commit: Callable[[], None]) -> DurableState:
+            return DurableState(
+                namespace,
+                name,
+                record,
+                store=self._store,
+                limiter=self._limiter,
+                clock=self._clock,
+                sleep=self._sleep,
+                writer=self._writer,
+                interval=self._interval,
+                on_commit=on_commit,
+                budget=self._budget,
+            )
+
+        session = Session(record, open_state, clock=self._clock, led_since=led_since, all_calls=self._calls)
         self._sessions[namespace, name, record.tag] = session
         return session
 
@@ -175,7 +260,7 @@ class JobService:
     async def _claim_free(self, request: web.Request, session: Session) -> web.Response:
         role, claim = request.match_info["role"], decode(await request.read(), Claim)
         if role not in session.record.roles:
-            raise RefusedError(404, "no-such-role", f"the job has no role {role}")
+            raise RefusedError(404, ErrorCode.NO_SUCH_ROLE, f"the job has no role {role}")
         return await self._take(session, role, None, claim)
 
     async def _take(self, session: Session, role: str, index: int | None, claim: Claim) -> web.Response:
@@ -186,12 +271,14 @@ class JobService:
             if index is None:
                 taken = self._free(session, state, role, claim)
             assert taken is not None
-            return states.claim(state, role, taken, claim.holder, claim.address)
+            claimed, epoch = states.claim(state, role, taken, claim.holder, claim.address)
+            session.note_claim(claim.holder, claimed)  # not before: nothing is kept of a claim that is refused
+            return claimed, epoch
 
-        session.claimed(claim.holder)
         epoch = await session.state.write(change)
         session.observe(session.record)
-        return answer({"index": taken, "epoch": epoch})
+        assert taken is not None
+        return answer(Claimed(taken, epoch))
 
     @staticmethod
     def _free(session: Session, state: states.JobState, role: str, claim: Claim) -> int:
@@ -201,7 +288,7 @@ class JobService:
         free = states.free_index(slots, size, pod=pod, wish=claim.wish, gone=gone)
         if free is None:
             raise RefusedError(
-                409, "no-free-slot", f"all {size} slots of {role} are held by pods that exist", retry_after=1
+                409, ErrorCode.NO_FREE_SLOT, f"all {size} slots of {role} are held by pods that exist", retry_after=1
             )
         return free
 
@@ -213,15 +300,15 @@ class JobService:
     async def _get(self, request: web.Request, session: Session) -> web.Response:
         key, after = request.match_info["key"], optional(request.query.get("after"), "after")
 
-        def look(session: Session) -> web.Response | None:
+        def changed(session: Session) -> web.Response | None:
             value = session.state.committed.values.get(key)
             if value and (after is None or value.version > after):
                 return web.Response(body=value.data, headers={"ETag": f'"{value.version}"'})
             if value is None and after is None:
-                raise RefusedError(404, "no-such-key", f"the job has no key {key}")
+                raise RefusedError(404, ErrorCode.NO_SUCH_KEY, f"the job has no key {key}")
             return None
 
-        return await self._when(request, session, look)
+        return await self._when(request, session, changed)
 
     async def _put(self, request: web.Request, session: Session) -> web.Response:
         key, expected, data = request.match_info["key"], if_match(request), await request.read()
@@ -234,36 +321,44 @@ class JobService:
         return answer({})
 
     async def _report(self, request: web.Request, session: Session) -> web.Response:
-        if "EDL-Slot" in request.headers:
-            states.check(session.state.committed, Fence.parse(request.headers["EDL-Slot"]))
-        body = await request.read()
-        session.reported(decode(body, Progress), decode(body, Reporter).pod)
+        fence = fence_of(request)
+        if fence is not None:
+            states.check(session.state.committed, fence)
+        self._note_report(request, session, decode(await request.read(), ProgressReport))
         return answer({})
+
+    async def _trainer_status(self, request: web.Request, session: Session) -> web.Response:
+        self._note_report(request, session, decode(await request.read(), TrainerStatusUpdate).report())
+        return answer({})
+
+    def _note_report(self, request: web.Request, session: Session, report: ProgressReport) -> None:
+        session.reported(report)
+        self._reported.add((request.match_info["namespace"], request.match_info["name"], session.record.tag))
 
     async def _job(self, request: web.Request, session: Session) -> web.Response:
         after = request.query.get("after")
 
-        def look(session: Session) -> web.Response | None:
+        def changed(session: Session) -> web.Response | None:
             view = session.view()
-            return answer(view) if view["revision"] != after else None
+            return answer(view) if view.revision != after else None
 
-        return await self._when(request, session, look)
+        return await self._when(request, session, changed)
 
-    async def _meet(self, request: web.Request, session: Session) -> web.StreamResponse:
-        return await session.meeting.attend(request)
+    async def _rendezvous(self, request: web.Request, session: Session) -> web.StreamResponse:
+        return await session.rendezvous.serve(request)
 
     async def _when(
-        self, request: web.Request, session: Session, look: Callable[[Session], web.Response | None]
+        self, request: web.Request, session: Session, changed: Callable[[Session], web.Response | None]
     ) -> web.Response:
         """Answers as soon as there is an answer, 304 if there is none within the wait that the call allows."""
         wait = seconds(request.query.get("wait", "0"))
         until = self._clock() + wait
         while True:
-            response = look(session)
+            response = changed(session)
             left = until - self._clock()
             if response is not None:
                 return response
             if left <= 0:
                 return web.Response(status=304)
-            await session.news(min(left, LOOK))
+            await session.wait_for_change(min(left, RECHECK))
             session = await self._session(request)

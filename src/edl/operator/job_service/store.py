@@ -1,11 +1,11 @@
-"""Where the states of jobs last: the contract, and one in memory for tests and for jobs that run without a cluster."""
+"""Storage of job states: the contract, and one in memory for tests and for jobs that run without a cluster."""
 
 from typing import Protocol
 
 import msgspec
 
-from .record import JobRecord
-from .state import JobState
+from edl.operator.job_service.record import JobRecord
+from edl.operator.job_service.state import JobState
 
 
 class ConflictError(Exception):

@@ -1,1 +1,1 @@
-"""PaddlePaddle's own parameter servers and trainers in the pods of a TrainingJob. Public face: `edl.paddle`."""
+"""Runs PaddlePaddle's own parameter servers and trainers in the pods of a TrainingJob. Entry point: `edl.paddle`."""

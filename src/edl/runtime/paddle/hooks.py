@@ -1,10 +1,10 @@
-"""The three places where unmodified Paddle code meets an elastic job, as replacements of methods of Paddle's classes.
+"""Adapts unmodified Paddle scripts to an elastic job by replacing three methods of Paddle's classes.
 
-- `fleet.init_worker()`: trainer 0 gives the model its first values, once in the life of a job; others wait for that.
-  Paddle itself would reset a model in training whenever trainer 0 starts again.
-- `fleet.util.get_file_shard(files)`: all files, for whoever comes gets its files from the job's queue.
-- `exe.train_from_dataset(program, dataset)`: one pass, of which this trainer does what the queue gives to it, a file at
-  a time. A file counts when it is trained and all parameter servers are still there.
+- `fleet.init_worker()`: trainer 0 initialises the model once per job; the others wait for that. Paddle itself would
+  reset a model in training whenever trainer 0 starts again.
+- `fleet.util.get_file_shard(files)`: returns all files, because every trainer gets its files from the job's queue.
+- `exe.train_from_dataset(program, dataset)`: one pass, of which this trainer does the files that the queue leases to
+  it, one at a time. A file counts when it is trained and all parameter servers are still there.
 """
 
 import contextlib
@@ -15,19 +15,27 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-from ..service import Service, Slot
-from ..training.courier import Acknowledgement
-from ..training.task import Task
-from ..training.trainer import Trainer
-from .servers import POLL, Servers, check_kept, check_reachable, model_servers, note_model
+from edl.protocol.slots import Slot
+from edl.runtime.paddle.servers import (
+    POLL,
+    Servers,
+    check_reachable,
+    check_unchanged,
+    model_servers,
+    record_model_servers,
+)
+from edl.runtime.service_client import Service
+from edl.runtime.trainer_api.task import Task
+from edl.runtime.trainer_api.task_reporter import Acknowledgement
+from edl.runtime.trainer_api.trainer import Trainer
 
 log = logging.getLogger(__name__)
 
-REJOIN = "TEST_MODE"  # Paddle's own: trainer 0 takes the parameters as they are
+KEEP_PARAMETERS = "TEST_MODE"  # Paddle's own: trainer 0 takes the parameters as they are
 
 
-class FirstValues:
-    """Wraps the part of `init_worker` that pushes them."""
+class ModelInitializer:
+    """Wraps the part of `init_worker` that pushes the start values."""
 
     def __init__(
         self, service: Service, servers: Servers, slot: Slot, *, pause: Callable[[float], None] = time.sleep
@@ -35,25 +43,26 @@ class FirstValues:
         self._service, self._servers, self._slot, self._pause = service, servers, slot, pause
 
     def init_worker(self, original: Callable[..., None], runtime: Any, scopes: Any = None) -> None:
-        begun = self._begun()
+        initialised = self._initialised_on()
         if self._slot.index != 0:
-            while begun is None:
+            while initialised is None:
                 self._pause(POLL)
-                begun = self._begun()
-        with _variable(REJOIN, "1" if begun else "0"):
+                initialised = self._initialised_on()
+        with _variable(KEEP_PARAMETERS, "1" if initialised else "0"):
             original(runtime, scopes)
-        if begun is None:
-            note_model(self._service, self._servers, self._slot)
+        if initialised is None:
+            record_model_servers(self._service, self._servers, self._slot)
             log.info("the model is in place on %d parameter servers", len(self._servers))
 
-    def _begun(self) -> Servers | None:
-        begun = model_servers(self._service)
-        check_kept(begun, self._servers)
-        return begun
+    def _initialised_on(self) -> Servers | None:
+        initialised = model_servers(self._service)
+        check_unchanged(initialised, self._servers)
+        return initialised
 
 
 class FileQueue:
-    """The files of a dataset as tasks. One call trains until the pass is over; a task of the next pass waits for it."""
+    """The files of a dataset as tasks. One call trains until the pass is over; a task of the next pass is kept for the
+    next call."""
 
     def __init__(self, servers: Servers, make: Callable[..., Trainer] = Trainer) -> None:
         self._servers, self._make = servers, make
@@ -71,7 +80,7 @@ class FileQueue:
         *args: Any,
         **more: Any,
     ) -> Any:
-        """As Paddle's own, by position or by name; without a program it is the default one."""
+        """Replaces Paddle's method, with the same arguments; without a program it is the default one."""
         if hasattr(dataset, "load_into_memory"):
             raise TypeError("EDL gives a dataset its files one by one: use paddle.distributed.QueueDataset")
         files, answer = list(dataset.filelist), None
@@ -89,7 +98,7 @@ class FileQueue:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """A file that was not finished goes to somebody else."""
+        """Gives an unfinished file back for another trainer."""
         if self._trainer is not None:
             self._trainer.__exit__(kind, error, trace)
 
@@ -108,16 +117,16 @@ class FileQueue:
             return task
         if self._tasks is None:
             self._files = files
-            self._trainer = self._make(on_done=self._told).__enter__()
+            self._trainer = self._make(on_done=self._log).__enter__()
             self._tasks = self._trainer.tasks(len(files))
         return next(self._tasks, None)
 
-    def _told(self, news: Acknowledgement) -> None:
-        verdict = "counts" if news.counted else "was another's"
-        log.info("pass %d: %s %s", news.task.pass_index, self._files[news.task.chunk], verdict)
+    def _log(self, answer: Acknowledgement) -> None:
+        result = "counts" if answer.counted else "was another's"
+        log.info("pass %d: %s %s", answer.task.pass_index, self._files[answer.task.chunk], result)
 
 
-def install(first: FirstValues, queue: FileQueue | None) -> None:
+def install(first: ModelInitializer, queue: FileQueue | None) -> None:
     """Without a queue (the job has no master) files are divided by Paddle, among a fixed number of trainers."""
     from paddle.base.executor import Executor
     from paddle.distributed.fleet.base.util_factory import UtilBase

@@ -5,8 +5,8 @@ import os
 import time
 from typing import Any
 
-from .channel import Message
-from .spawn import Command, Failure, Surroundings, spawn
+from edl.embedded.node.supervisor.channel import Message
+from edl.embedded.node.supervisor.spawn import Command, Failure, SandboxSpec, spawn
 
 CHUNK = 1 << 16
 
@@ -14,7 +14,7 @@ CHUNK = 1 << 16
 class Child:
     """`status` is what waitpid said once the leader has ended; the group may live on for the rest of a grace period."""
 
-    def __init__(self, name: str, command: Command, around: Surroundings) -> None:
+    def __init__(self, name: str, command: Command, around: SandboxSpec) -> None:
         self.id = name
         self.stopping = False
         self.out_of_memory = False
@@ -76,4 +76,4 @@ class Execution(Child):
         terminal = len(fds) == 1
         stdio = (fds[0], fds[0], fds[0]) if terminal else (fds[0], fds[1], fds[2])
         command = Command(message["argv"], message["env"], message["cwd"], stdio, terminal)
-        super().__init__(message["id"], command, Surroundings(mode, join=container.pid))
+        super().__init__(message["id"], command, SandboxSpec(mode, join=container.pid))

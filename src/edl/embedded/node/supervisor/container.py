@@ -1,14 +1,14 @@
-"""A container as the supervisor holds it: its process group with its pipes or terminal, its log, and who listens."""
+"""A container in the supervisor: its process group with pipes or terminal, its log, and the attached clients."""
 
 import os
 import pty
 from typing import NamedTuple
 
-from .channel import Message
-from .child import CHUNK, Child
-from .logs import LogWriter
-from .sandbox import Mount
-from .spawn import Command, Surroundings
+from edl.embedded.node.supervisor.channel import Message
+from edl.embedded.node.supervisor.child import CHUNK, Child
+from edl.embedded.node.supervisor.logs import LogWriter
+from edl.embedded.node.supervisor.sandbox import Mount
+from edl.embedded.node.supervisor.spawn import Command, SandboxSpec
 
 
 class _Streams(NamedTuple):
@@ -28,9 +28,13 @@ class Container(Child):
         streams = _terminal() if self.tty else _pipes(with_input=message.get("stdin", False))
         self.readers, self.writer = streams.readers, streams.writer
         mounts = tuple(Mount(*mount) for mount in message.get("mounts", ()))
-        around = Surroundings(mode, message.get("hostname", ""), mounts, message.get("scratch", ""))
+        around = SandboxSpec(mode, message.get("hostname", ""), mounts, message.get("scratch", ""))
         command = Command(message["argv"], message["env"], message["cwd"], streams.child, self.tty)
-        super().__init__(message["id"], command, around)
+        try:
+            super().__init__(message["id"], command, around)
+        except OSError:  # no process could be made: it will be tried again and again
+            self.close()
+            raise
 
     def read_output(self, fd: int) -> int:
         """Move output to the log and to listeners: how many bytes, 0 when the stream has ended, -1 when there is

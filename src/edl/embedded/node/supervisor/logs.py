@@ -4,6 +4,7 @@ A chunk costs one timestamp, one bytes.replace and one write, however many lines
 carry the same time, which is the time they were read.
 """
 
+import contextlib
 import os
 import time
 
@@ -18,7 +19,8 @@ class LogWriter:
         self._max_bytes = max_bytes
         self._keep = keep
         self._pending: dict[str, bytes] = {}
-        self._open()
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._fd).st_size
 
     def write(self, stream: str, chunk: bytes) -> None:
         lines, newline, rest = (self._pending.get(stream, b"") + chunk).rpartition(b"\n")
@@ -43,7 +45,8 @@ class LogWriter:
 
     def _append(self, data: bytes) -> None:
         if self._size and self._size + len(data) > self._max_bytes:
-            self._rotate()
+            with contextlib.suppress(OSError):  # no descriptor, no room: the next write tries again
+                self._rotate()
         try:
             os.write(self._fd, data)
         except OSError:  # a full disk loses log lines and stops no training
@@ -51,16 +54,20 @@ class LogWriter:
         self._size += len(data)
 
     def _rotate(self) -> None:
+        """Makes the new file before it lets the old one go: what fails half-way leaves a log that can be written."""
+        fresh = f"{self._path}.new"
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            for number in range(self._keep, 0, -1):
+                older = f"{self._path}.{number - 1}" if number > 1 else self._path
+                if os.path.exists(older):
+                    os.replace(older, f"{self._path}.{number}")
+            os.replace(fresh, self._path)
+        except OSError:
+            os.close(descriptor)
+            raise
         os.close(self._fd)
-        for number in range(self._keep, 0, -1):
-            older = f"{self._path}.{number - 1}" if number > 1 else self._path
-            if os.path.exists(older):
-                os.replace(older, f"{self._path}.{number}")
-        self._open()
-
-    def _open(self) -> None:
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._size = os.fstat(self._fd).st_size
+        self._fd, self._size = descriptor, 0
 
 
 def _now() -> str:

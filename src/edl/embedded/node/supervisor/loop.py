@@ -1,4 +1,4 @@
-"""Descriptors and timers for a process that must stay small: what of asyncio the supervisor needs."""
+"""Event loop of the supervisor: descriptors and timers, as little of asyncio as it needs, to stay small."""
 
 import heapq
 import os

@@ -1,5 +1,5 @@
-"""The supervisor: start, stop, exec and attach on request; tell what started and what ended; kill everything at the
-end.
+"""The supervisor: starts, stops, execs and attaches on request, reports starts and ends, kills everything when it
+ends.
 
 Requests and events are dictionaries with an `op` or an `event` and an `id`; `edl.embedded.node.runtime` is the other
 end.
@@ -14,11 +14,11 @@ import sys
 import time
 from collections.abc import Iterator
 
-from . import processes, sandbox
-from .channel import Channel, Message
-from .child import Child, Execution
-from .container import Container
-from .loop import Loop
+from edl.embedded.node.supervisor import processes, sandbox
+from edl.embedded.node.supervisor.channel import Channel, Message
+from edl.embedded.node.supervisor.child import Child, Execution
+from edl.embedded.node.supervisor.container import Container
+from edl.embedded.node.supervisor.loop import Loop
 
 _SWEEP_SECONDS = 0.1
 _MEMORY_SECONDS = 1.0
@@ -125,7 +125,7 @@ class Supervisor:
             container.memory_limit = message["memory_limit"]
             self._start_weighing()
 
-    # What happens to processes
+    # Ends of processes
 
     def _watch(self, child: Child) -> None:
         self._by_pid[child.pid] = child
@@ -205,7 +205,7 @@ class Supervisor:
         else:
             self._tell("exited", child.outcome())
 
-    # What left its group
+    # Processes that left their group
 
     def _start_sweeping(self) -> None:
         if not self._sweeping:

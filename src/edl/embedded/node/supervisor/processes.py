@@ -1,4 +1,4 @@
-"""The machine's process table: who descends from whom, who carries our mark, how much memory a container really holds.
+"""The machine's process table: descendants, processes that carry our mark, memory that a container really holds.
 
 A process is never found by its name. Signals go through a pidfd, and the start time is compared once it is open, so
 that a number that was given to another process in between is not hit.

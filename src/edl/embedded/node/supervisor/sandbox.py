@@ -1,4 +1,4 @@
-"""What makes a process see the pod's file system and host name: mounts in namespaces of its own, without root.
+"""Gives a process the pod's file system and host name: mounts in namespaces of its own, without root.
 
 Three modes, the first that the system allows: `mount` (we may mount: root), `user` (an unprivileged user namespace),
 `none` (nothing is changed; the node then maps mount paths below the pod's directory). A convenience, not a security

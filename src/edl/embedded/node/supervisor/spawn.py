@@ -1,6 +1,7 @@
-"""Fork, prepare, exec. What goes wrong on the way comes back over a pipe that exec closes, so nobody waits for it."""
+"""Forks, enters the sandbox, execs. An error on the way comes back over a pipe that exec closes, so nobody waits."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import resource
@@ -8,14 +9,18 @@ import signal
 import termios
 from typing import NamedTuple, NoReturn
 
-from . import sandbox
+from edl.embedded.node.supervisor import sandbox
 
 FILES_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
 """What containers get: the limit that we were started with, before we raised our own."""
 
+MACHINE_SHORTAGES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
+"""Errors of a machine that has no processes, memory, descriptors or disk left: not the command's own."""
+
 
 class Failure(NamedTuple):
-    """Why a process could not be started: `create` (its surroundings), `start` (the command itself)."""
+    """Why a process could not be started: `create` (its surroundings, or the machine has nothing left), which is tried
+    again without an end, or `start` (the command itself), which counts as the container's failure."""
 
     stage: str
     message: str
@@ -34,7 +39,7 @@ class Command(NamedTuple):
     tty: bool = False
 
 
-class Surroundings(NamedTuple):
+class SandboxSpec(NamedTuple):
     """The sandbox to make, or (`join`) the process whose sandbox to enter."""
 
     mode: str
@@ -44,18 +49,23 @@ class Surroundings(NamedTuple):
     join: int = 0
 
 
-def spawn(command: Command, around: Surroundings) -> tuple[int, int]:
+def spawn(command: Command, around: SandboxSpec) -> tuple[int, int]:
     """The child's pid, and the read end of the pipe that says how it went: end of file is success."""
     reader, writer = os.pipe()
     parent = os.getpid()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
     if pid == 0:
         _child(command, around, parent, writer)
     os.close(writer)
     return pid, reader
 
 
-def _child(command: Command, around: Surroundings, parent: int, report: int) -> NoReturn:
+def _child(command: Command, around: SandboxSpec, parent: int, report: int) -> NoReturn:
     stage, doing = "create", "create"
     try:
         os.setsid()
@@ -79,6 +89,8 @@ def _child(command: Command, around: Surroundings, parent: int, report: int) -> 
         doing = f'exec: "{command.argv[0]}"'
         os.execvpe(command.argv[0], command.argv, command.env)
     except BaseException as error:
+        if isinstance(error, OSError) and error.errno in MACHINE_SHORTAGES:
+            stage = "create"
         os.write(report, f"{stage}\n{doing}: {_explain(error, command, doing)}".encode()[:4000])
     finally:
         os._exit(128)

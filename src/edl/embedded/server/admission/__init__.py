@@ -1,11 +1,10 @@
-"""Admission: what depends on other objects (namespaces, service accounts, priorities, limits, quotas) or changes
-them."""
-
-from __future__ import annotations
+"""Admission: checks and defaults that depend on other objects (namespaces, service accounts, priorities, limits,
+quotas), and writes to them.
+"""
 
 from edl.embedded.server.admission import accounts, addresses, definitions, limits, namespaces, priorities, quotas
-from edl.embedded.server.call import Call, Object
 from edl.embedded.server.core import Core
+from edl.embedded.server.verbs.call import Call, Object
 
 __all__ = ["after", "check_namespace", "mutate", "validate"]
 
@@ -13,24 +12,24 @@ check_namespace = namespaces.check_namespace
 
 
 def mutate(core: Core, call: Call, new: Object, old: Object | None) -> None:
-    """Complete the object: runs before the kind's own rules."""
+    """Fills in what depends on other objects; runs before the kind's own validation."""
     storage = call.resource.storage
     if storage == "/pods" and old is None:
         limits.apply_defaults(core, call, new)
-        accounts.give_account(core, call, new)
-        priorities.give_priority(core, call, new)
+        accounts.set_service_account(core, call, new)
+        priorities.set_priority(core, call, new)
     if storage == "/pods" and not call.subresource:
-        priorities.tolerate_briefly(new)
+        priorities.add_default_tolerations(new)
     elif storage == "/nodes" and old is None:
         priorities.taint_until_ready(new)
     elif storage == "/services" and call.subresource != "status":
-        addresses.give_address(core, new, old)
+        addresses.allocate_cluster_ip(core, new, old)
     elif storage == definitions.STORAGE:
-        definitions.complete(core, new, old)
+        definitions.set_defaults(core, new, old)
 
 
 def validate(core: Core, call: Call, new: Object, old: Object | None) -> None:
-    """Refuse what the object's surroundings forbid: runs last, when the object is complete."""
+    """Refuses what other objects forbid; runs last, when the object is complete."""
     if call.resource.storage == "/pods" and old is None:
         limits.check(core, call, new)
     if call.resource.storage == definitions.STORAGE:
@@ -40,8 +39,8 @@ def validate(core: Core, call: Call, new: Object, old: Object | None) -> None:
 
 
 def after(core: Core, call: Call, new: Object | None, old: Object | None) -> None:
-    """Stage what follows from the write, in the same transaction. `new` is None when the object is gone."""
+    """Stages writes that follow from this one, in the same transaction. `new` is None when the object is gone."""
     storage = call.resource.storage
     if storage == "/namespaces" and old is None and new is not None:
-        namespaces.furnish(core, new)
+        namespaces.create_default_objects(core, new)
     quotas.recount(core, call, new, old)

@@ -1,19 +1,17 @@
-"""Service accounts: every pod runs as one, and finds its token where client libraries look for it."""
-
-from __future__ import annotations
+"""Service accounts: every pod gets one, and its token at the path where client libraries expect it."""
 
 import copy
 
 from edl.embedded.server import names, status
-from edl.embedded.server.call import Call, Object
 from edl.embedded.server.core import Core
-from edl.embedded.server.kinds.podspec import containers
+from edl.embedded.server.kinds.pod_defaults import containers
+from edl.embedded.server.verbs.call import Call, Object
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _VOLUME = "kube-api-access-"
 
 
-def give_account(core: Core, call: Call, pod: Object) -> None:
+def set_service_account(core: Core, call: Call, pod: Object) -> None:
     spec = pod["spec"]
     name = spec.get("serviceAccountName") or "default"
     entry = core.store.latest("/serviceaccounts", (call.namespace, name))
@@ -35,7 +33,7 @@ def _mount_token(core: Core, spec: Object) -> None:
         return
     volumes = spec.setdefault("volumes", [])
     known = next((volume["name"] for volume in volumes if volume["name"].startswith(_VOLUME)), "")
-    volume = known or names.generate(_VOLUME, core.dice)
+    volume = known or names.generate(_VOLUME, core.random)
     if not known:
         volumes.append({"name": volume, "projected": _projected()})
     for container in bare:

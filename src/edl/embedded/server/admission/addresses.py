@@ -1,17 +1,15 @@
-"""Addresses of services. They are loopback addresses, so that a process on this machine can really listen on them."""
-
-from __future__ import annotations
+"""Cluster IPs of Services. They are loopback addresses, so that a process on this machine can listen on them."""
 
 import ipaddress
 
 from edl.embedded.server import causes, status
-from edl.embedded.server.call import Object
 from edl.embedded.server.core import Core, decode
+from edl.embedded.server.verbs.call import Object
 
 _FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
 
-def give_address(core: Core, service: Object, old: Object | None) -> None:
+def allocate_cluster_ip(core: Core, service: Object, old: Object | None) -> None:
     spec = service["spec"]
     if spec["type"] == "ExternalName":
         for name in _FIELDS:
@@ -39,7 +37,7 @@ def _taken(core: Core) -> set[str]:
 
 
 def _free_address(core: Core) -> str:
-    """The lowest free one: a machine has few services, and low addresses are easy to read."""
+    """The lowest free address: a machine has few Services, and low addresses are easy to read."""
     taken = _taken(core)
     for host in ipaddress.ip_network(core.service_network).hosts():
         if str(host) not in taken:

@@ -1,22 +1,21 @@
-"""CustomResourceDefinitions: completed and checked like any object, then their resources are served at once."""
-
-from __future__ import annotations
+"""CustomResourceDefinitions: defaults, validation, and registration of the resources that they define."""
 
 import re
 from collections.abc import Iterator
 
-from edl.embedded.server import causes, jsonpath, names, status
-from edl.embedded.server.call import Call, Object
+from edl.embedded.server import causes, names, status
 from edl.embedded.server.core import Core, decode
-from edl.embedded.server.custom import resources_of
+from edl.embedded.server.crds.custom import resources_of
 from edl.embedded.server.status import Cause
+from edl.embedded.server.tables import jsonpath
+from edl.embedded.server.verbs.call import Call, Object
 
 STORAGE = "apiextensions.k8s.io/customresourcedefinitions"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _VERSION = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
 
 
-def complete(core: Core, definition: Object, old: Object | None) -> None:
+def set_defaults(core: Core, definition: Object, old: Object | None) -> None:
     spec = definition["spec"]
     kind_names = spec["names"]
     if kind_names.get("kind"):
@@ -153,7 +152,7 @@ def _check_change(new: Object, old: Object) -> Iterator[Cause]:
 
 
 def _check_names(core: Core, definition: Object) -> None:
-    """Two definitions of one group may not claim one kind: in Kubernetes the second is never established."""
+    """Two definitions of one group may not claim one kind; in Kubernetes the second is never established."""
     spec, ours = definition["spec"], definition["spec"]["names"]
     taken = any(
         resource.group == spec["group"] and resource.plural != ours["plural"] and resource.kind == ours["kind"]
@@ -170,7 +169,7 @@ def _check_names(core: Core, definition: Object) -> None:
 
 
 def publish(core: Core, new: Object | None, old: Object | None) -> None:
-    """Make the registry say what the definition says, from this moment on."""
+    """Updates the registry to what the definition says now."""
     if old is not None:
         core.registry.remove(old["spec"]["group"], old["spec"]["names"]["plural"])
     if new is None:
@@ -178,11 +177,11 @@ def publish(core: Core, new: Object | None, old: Object | None) -> None:
     conditions = (new.get("status") or {}).get("conditions") or ()
     established = any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
     if established:
-        for resource in resources_of(new, core.further_rules):
+        for resource in resources_of(new, core.custom_admission):
             core.registry.add(resource)
 
 
 def publish_all(core: Core) -> None:
-    """What a restart needs: every definition in the store is served again."""
+    """Registers every definition of the store, after a restart."""
     for entry in core.store.entries(STORAGE):
         publish(core, decode(entry.body), None)

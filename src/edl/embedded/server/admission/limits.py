@@ -1,13 +1,12 @@
 """LimitRanges: default requests and limits for containers, and bounds on what they may ask for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
-from edl.embedded.server import quantity, status
-from edl.embedded.server.call import Call, Object
+from edl.api.kubernetes import quantity
+from edl.embedded.server import status
 from edl.embedded.server.core import Core
-from edl.embedded.server.kinds.podspec import containers
+from edl.embedded.server.kinds.pod_defaults import containers
+from edl.embedded.server.verbs.call import Call, Object
 
 _ANNOTATION = "kubernetes.io/limit-ranger"
 
@@ -58,11 +57,11 @@ def check(core: Core, call: Call, pod: Object) -> None:
 def _total(spec: Object) -> Object:
     total: Object = {}
     for field in ("requests", "limits"):
-        sums: dict[str, object] = {}
+        sums: dict[str, str] = {}
         for container in spec.get("containers") or ():
             for name, amount in (container["resources"].get(field) or {}).items():
-                before = quantity.parse(str(sums.get(name, "0")))
-                sums[name] = quantity.like(amount, before + quantity.parse(amount))
+                before = quantity.nano(sums.get(name, "0"))
+                sums[name] = quantity.like(amount, before + quantity.nano(amount))
         total[field] = sums
     return total
 
@@ -72,10 +71,10 @@ def _violations(resources: Object, limit: Object, what: str) -> Iterator[str]:
     for name, least in (limit.get("min") or {}).items():
         if name not in requests:
             yield f"minimum {name} usage per {what} is {least}.  No request is specified"
-        elif quantity.parse(requests[name]) < quantity.parse(least):
+        elif quantity.nano(requests[name]) < quantity.nano(least):
             yield f"minimum {name} usage per {what} is {least}, but request is {requests[name]}"
     for name, most in (limit.get("max") or {}).items():
         if name not in limits:
             yield f"maximum {name} usage per {what} is {most}.  No limit is specified"
-        elif quantity.parse(limits[name]) > quantity.parse(most):
+        elif quantity.nano(limits[name]) > quantity.nano(most):
             yield f"maximum {name} usage per {what} is {most}, but limit is {limits[name]}"

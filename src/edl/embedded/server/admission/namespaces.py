@@ -1,10 +1,8 @@
-"""Namespaces: nothing is created in one that is absent or going; a new one is furnished at once."""
-
-from __future__ import annotations
+"""Namespace life cycle: refuses creations in a missing or terminating one, adds a new one's default objects."""
 
 from edl.embedded.server import status
-from edl.embedded.server.call import Call, Object
 from edl.embedded.server.core import Core, decode
+from edl.embedded.server.verbs.call import Call, Object
 
 _TERMINATING = "being terminated"
 
@@ -26,10 +24,13 @@ def check_namespace(core: Core, call: Call, name: str) -> None:
     raise error
 
 
-def furnish(core: Core, namespace: Object) -> None:
-    """Every namespace has the service account that its pods use by default, and the authority they trust."""
+def create_default_objects(core: Core, namespace: Object) -> None:
+    """The service account that pods use by default, and the certificate authority that they trust."""
     name = namespace["metadata"]["name"]
-    core.ensure("", "v1", "serviceaccounts", {"metadata": {"name": "default", "namespace": name}})
+    account: Object = {"metadata": {"name": "default", "namespace": name}}
+    if not core.default_tokens:
+        account["automountServiceAccountToken"] = False
+    core.ensure("", "v1", "serviceaccounts", account)
     if core.root_ca:
         authority = {"metadata": {"name": "kube-root-ca.crt", "namespace": name}, "data": {"ca.crt": core.root_ca}}
         core.ensure("", "v1", "configmaps", authority)

@@ -1,17 +1,15 @@
-"""Priority classes become numbers on pods; and pods outlive a short absence of their node."""
-
-from __future__ import annotations
+"""Resolves priority classes to numbers on pods, and adds the default tolerations and taints around node readiness."""
 
 from edl.embedded.server import status
-from edl.embedded.server.call import Call, Object
 from edl.embedded.server.core import Core
+from edl.embedded.server.verbs.call import Call, Object
 
 _STORAGE = "scheduling.k8s.io/priorityclasses"
 _GRACE_SECONDS = 300
 _ABSENCES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def give_priority(core: Core, call: Call, pod: Object) -> None:
+def set_priority(core: Core, call: Call, pod: Object) -> None:
     spec = pod["spec"]
     name = spec.get("priorityClassName") or ""
     chosen = _find(core, call, pod, name) if name else _global_default(core)
@@ -39,13 +37,13 @@ def _find(core: Core, call: Call, pod: Object, name: str) -> Object:
 
 
 def _global_default(core: Core) -> Object | None:
-    """Of several the lowest counts, so that a mistake cannot raise everybody."""
+    """The lowest of several, as in Kubernetes."""
     found = [core.peek(entry) for entry in core.store.entries(_STORAGE)]
     defaults = [entry for entry in found if entry.get("globalDefault")]
     return min(defaults, key=lambda entry: int(entry.get("value", 0)), default=None)
 
 
-def tolerate_briefly(pod: Object) -> None:
+def add_default_tolerations(pod: Object) -> None:
     tolerations = pod["spec"].get("tolerations") or []
     for key in _ABSENCES:
         if not any(_covers(toleration, key) for toleration in tolerations):
@@ -55,7 +53,7 @@ def tolerate_briefly(pod: Object) -> None:
 
 
 def taint_until_ready(node: Object) -> None:
-    """A new node takes no pod before the node life cycle has seen it ready."""
+    """Taints a new node, until the node life cycle controller has seen it ready."""
     taints = node["spec"].get("taints") or []
     if not any(taint.get("key") == _ABSENCES[0] and taint.get("effect") == "NoSchedule" for taint in taints):
         node["spec"]["taints"] = [*taints, {"key": _ABSENCES[0], "effect": "NoSchedule"}]

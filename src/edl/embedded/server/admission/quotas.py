@@ -1,19 +1,17 @@
-"""ResourceQuotas: counted at the moment of the write, in the same transaction, so that `status.used` is never
-behind."""
-
-from __future__ import annotations
+"""ResourceQuotas, counted in the transaction of the write itself, so that `status.used` is never behind."""
 
 from collections.abc import Iterator
-from fractions import Fraction
 
-from edl.embedded.server import quantity, status
-from edl.embedded.server.call import Call, Object
+from edl.api.kubernetes import quantity
+from edl.embedded.server import status
 from edl.embedded.server.core import Core, decode
-from edl.embedded.server.kinds.pods import quality
-from edl.embedded.server.kinds.podspec import containers
+from edl.embedded.server.kinds.pod_defaults import containers
+from edl.embedded.server.kinds.pods import qos_class
 from edl.embedded.server.registry import Resource
+from edl.embedded.server.verbs.call import Call, Object
 
-Amounts = dict[str, Fraction]
+Amounts = dict[str, int]
+"""Of each name, in 10^-9 units."""
 
 _STORAGE = "/resourcequotas"
 _COUNTED = {
@@ -26,10 +24,10 @@ _COMPUTE = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 def usage(resource: Resource, obj: Object) -> Amounts:
-    """What one object takes of each quota name that could count it."""
-    amounts: Amounts = {f"count/{status.qualified(resource.group, resource.plural)}": Fraction(1)}
+    """The object's usage of each quota name that could count it."""
+    amounts: Amounts = {f"count/{status.qualified(resource.group, resource.plural)}": quantity.NANO}
     if resource.storage in _COUNTED:
-        amounts[_COUNTED[resource.storage]] = Fraction(1)
+        amounts[_COUNTED[resource.storage]] = quantity.NANO
     if resource.storage == "/pods":
         return _pod_usage(obj)
     return amounts
@@ -37,8 +35,8 @@ def usage(resource: Resource, obj: Object) -> Amounts:
 
 def _pod_usage(pod: Object) -> Amounts:
     if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
-        return {"count/pods": Fraction(1)}
-    amounts: Amounts = {"pods": Fraction(1), "count/pods": Fraction(1)}
+        return {"count/pods": quantity.NANO}
+    amounts: Amounts = {"pods": quantity.NANO, "count/pods": quantity.NANO}
     for field in ("requests", "limits"):
         for name, amount in _largest(pod["spec"], field).items():
             amounts[f"{field}.{name}"] = amount
@@ -48,14 +46,14 @@ def _pod_usage(pod: Object) -> Amounts:
 
 
 def _largest(spec: Object, field: str) -> Amounts:
-    """Containers run together, init containers one by one before them."""
+    """Containers run together, init containers one after another before them."""
     total: Amounts = {}
     for container in spec.get("containers") or ():
         for name, amount in (container["resources"].get(field) or {}).items():
-            total[name] = total.get(name, Fraction(0)) + quantity.parse(amount)
+            total[name] = total.get(name, 0) + quantity.nano(amount)
     for container in spec.get("initContainers") or ():
         for name, amount in (container["resources"].get(field) or {}).items():
-            total[name] = max(total.get(name, Fraction(0)), quantity.parse(amount))
+            total[name] = max(total.get(name, 0), quantity.nano(amount))
     return total
 
 
@@ -87,9 +85,9 @@ def _scope_holds(scope: tuple[str, str, tuple[str, ...]], pod: Object) -> bool:
         case "NotTerminating":
             return spec.get("activeDeadlineSeconds") is None
         case "BestEffort":
-            return quality(spec) == "BestEffort"
+            return qos_class(spec) == "BestEffort"
         case "NotBestEffort":
-            return quality(spec) != "BestEffort"
+            return qos_class(spec) != "BestEffort"
         case "PriorityClass":
             chosen = spec.get("priorityClassName", "")
             present = {"In": chosen in values, "NotIn": chosen not in values, "DoesNotExist": not chosen}
@@ -99,12 +97,12 @@ def _scope_holds(scope: tuple[str, str, tuple[str, ...]], pod: Object) -> bool:
 
 
 def check(core: Core, call: Call, new: Object, old: Object | None) -> None:
-    """Refuse an object that would exceed a quota of its namespace, or that hides what a quota counts."""
+    """Refuses an object that would exceed a quota of its namespace, or that omits a resource that a quota counts."""
     if not call.namespace or not core.store.count(_STORAGE):
         return
     resource = call.resource
     for name, quota in _quotas(core, call.namespace):
-        hard = {key: quantity.parse(amount) for key, amount in (quota["spec"].get("hard") or {}).items()}
+        hard = {key: quantity.nano(amount) for key, amount in (quota["spec"].get("hard") or {}).items()}
         if not hard or not _in_scope(quota, resource, new):
             continue
         if resource.storage == "/pods":
@@ -112,11 +110,9 @@ def check(core: Core, call: Call, new: Object, old: Object | None) -> None:
         delta = usage(resource, new)
         if old is not None:
             before = usage(resource, old)
-            delta = {key: amount - before.get(key, Fraction(0)) for key, amount in delta.items()}
+            delta = {key: amount - before.get(key, 0) for key, amount in delta.items()}
         used = total(core, call.namespace, quota)
-        over = sorted(
-            key for key in hard if delta.get(key, 0) > 0 and used.get(key, Fraction(0)) + delta[key] > hard[key]
-        )
+        over = sorted(key for key in hard if delta.get(key, 0) > 0 and used.get(key, 0) + delta[key] > hard[key])
         if over:
             raise _exceeded(call, new, name, over, delta, used, hard)
 
@@ -140,16 +136,16 @@ def _exceeded(
     call: Call, obj: Object, name: str, over: list[str], delta: Amounts, used: Amounts, hard: Amounts
 ) -> status.ApiError:
     def listed(amounts: Amounts) -> str:
-        return ",".join(f"{key}={_shown(key, amounts.get(key, Fraction(0)))}" for key in over)
+        return ",".join(f"{key}={_shown(key, amounts.get(key, 0))}" for key in over)
 
     why = f"exceeded quota: {name}, requested: {listed(delta)}, used: {listed(used)}, limited: {listed(hard)}"
     return status.forbidden(call.resource.group, call.resource.plural, obj["metadata"]["name"], why)
 
 
 def total(core: Core, namespace: str, quota: Object) -> Amounts:
-    """What the namespace uses of the names that this quota limits, staged writes included."""
+    """Usage in the namespace of the names that this quota limits, staged writes included."""
     hard = quota["spec"].get("hard") or {}
-    result: Amounts = {key: Fraction(0) for key in hard}
+    result: Amounts = dict.fromkeys(hard, 0)
     for resource in core.registry:
         if resource.namespaced and _counts(resource, hard):
             for obj in _objects(core, resource, namespace):
@@ -180,7 +176,7 @@ def _objects(core: Core, resource: Resource, namespace: str) -> Iterator[Object]
 
 
 def recount(core: Core, call: Call, new: Object | None, old: Object | None) -> None:
-    """Write each quota's status when this write changed what it counts."""
+    """Writes each quota's status when this write changed what it counts."""
     storage, namespace = call.resource.storage, call.namespace
     if not namespace:
         return
@@ -214,9 +210,7 @@ def _write_status(core: Core, namespace: str, name: str) -> None:
         core.put(resource, quota)
 
 
-def _shown(key: str, amount: Fraction) -> str:
-    if "memory" in key or "storage" in key:
-        return (
-            quantity.canonical(f"{int(amount / 1024)}Ki") if amount and amount % 1024 == 0 else quantity.render(amount)
-        )
-    return quantity.render(amount)
+def _shown(key: str, amount: int) -> str:
+    """Bytes with binary suffixes, where that leaves an integer."""
+    sizes = "memory" in key or "storage" in key
+    return quantity.text(amount, binary=sizes and amount % (1024 * quantity.NANO) == 0)

@@ -1,12 +1,10 @@
-"""The built-in kinds' particulars by storage key; what is not listed has none."""
-
-from __future__ import annotations
+"""Strategies of the built-in kinds by storage key; a kind that is not listed has the plain one."""
 
 from edl.embedded.server.kinds import cluster, config, jobs, network, pods, workloads
-from edl.embedded.server.kinds.base import Kind
+from edl.embedded.server.kinds.base import Strategy
 from edl.embedded.server.registry import Resource
 
-_PLAIN = Kind()
+_PLAIN = Strategy()
 _KINDS = {
     "/configmaps": config.CONFIG_MAP,
     "/events": config.EVENT,
@@ -18,7 +16,7 @@ _KINDS = {
     "/secrets": config.SECRET,
     "/serviceaccounts": config.SERVICE_ACCOUNT,
     "/services": network.SERVICE,
-    "apiextensions.k8s.io/customresourcedefinitions": Kind(has_status=True, generation=True),
+    "apiextensions.k8s.io/customresourcedefinitions": Strategy(has_status=True, generation=True),
     "apps/deployments": workloads.DEPLOYMENT,
     "apps/replicasets": workloads.REPLICASET,
     "apps/statefulsets": workloads.STATEFULSET,
@@ -31,8 +29,8 @@ _KINDS = {
 }
 
 
-def kind_of(resource: Resource) -> Kind:
+def strategy_of(resource: Resource) -> Strategy:
     if resource.custom is not None:
-        custom: Kind = resource.custom.kind
+        custom: Strategy = resource.custom.strategy
         return custom
     return _KINDS.get(resource.storage, _PLAIN)

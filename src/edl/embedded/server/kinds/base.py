@@ -1,12 +1,11 @@
-"""What is particular to one kind, as a record of functions, so that the one write path serves all of them."""
-
-from __future__ import annotations
+"""Strategy of a kind (defaults, preparation, validation), which plugs it into the common write path."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from edl.embedded.server.call import Object
+import msgspec
+
 from edl.embedded.server.status import Cause
+from edl.embedded.server.verbs.call import Object
 
 
 def nothing(_obj: Object) -> None:
@@ -25,10 +24,10 @@ def valid_change(_new: Object, _old: Object) -> list[Cause]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """`default` fills in what is not given; the `prepare` functions set what clients may not; the `validate` functions
-    say what is wrong. `generation` tells whether changes of the spec are counted."""
+class Strategy(msgspec.Struct, frozen=True):
+    """`default` sets absent fields; the `prepare` functions set what clients may not; the `validate` functions return
+    the causes of a refusal. `generation` counts changes of the spec.
+    """
 
     default: Callable[[Object], None] = nothing
     prepare_create: Callable[[Object], None] = nothing

@@ -1,11 +1,10 @@
 """Namespaces, nodes, leases, quotas, limit ranges and priority classes."""
 
-from __future__ import annotations
-
-from edl.embedded.server import causes, quantity
-from edl.embedded.server.call import Object
-from edl.embedded.server.kinds.base import Kind
+from edl.api.kubernetes import quantity
+from edl.embedded.server import causes
+from edl.embedded.server.kinds.base import Strategy
 from edl.embedded.server.status import Cause
+from edl.embedded.server.verbs.call import Object
 
 _HIGHEST_PRIORITY = 1_000_000_000
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -58,7 +57,7 @@ def _check_lease(lease: Object) -> list[Cause]:
 def _check_quota(quota: Object) -> list[Cause]:
     found = []
     for name, amount in (quota["spec"].get("hard") or {}).items():
-        if quantity.parse(amount) < 0:
+        if quantity.nano(amount) < 0:
             found.append(causes.invalid(f"spec.hard[{name}]", amount, "must be greater than or equal to 0"))
     return found
 
@@ -91,7 +90,7 @@ def _check_limits(limit_range: Object) -> list[Cause]:
             at = f"spec.limits[{index}]"
             for field, word in (("max", "max"), ("defaultRequest", "default request"), ("default", "default")):
                 other = (item.get(field) or {}).get(name)
-                if other is None or quantity.parse(least) <= quantity.parse(other):
+                if other is None or quantity.nano(least) <= quantity.nano(other):
                     continue
                 place, shown = (
                     ("min", least) if field == "max" else (field, other if field == "defaultRequest" else least)
@@ -126,26 +125,26 @@ def _check_priority_update(new: Object, old: Object) -> list[Cause]:
     return found
 
 
-NAMESPACE = Kind(
+NAMESPACE = Strategy(
     default=_default_namespace,
     prepare_create=_prepare_namespace,
     prepare_update=_keep_finalizers,
     has_status=True,
     returns_deleted=True,
 )
-NODE = Kind(default=_default_node, validate=_check_node, validate_update=lambda new, _old: _check_node(new))
-LEASE = Kind(validate=_check_lease, validate_update=lambda new, _old: _check_lease(new), unconditional=False)
-QUOTA = Kind(
+NODE = Strategy(default=_default_node, validate=_check_node, validate_update=lambda new, _old: _check_node(new))
+LEASE = Strategy(validate=_check_lease, validate_update=lambda new, _old: _check_lease(new), unconditional=False)
+QUOTA = Strategy(
     prepare_create=_prepare_quota,
     validate=_check_quota,
     validate_update=lambda new, _old: _check_quota(new),
     has_status=True,
     returns_deleted=True,
 )
-LIMIT_RANGE = Kind(
+LIMIT_RANGE = Strategy(
     default=_default_limits, validate=_check_limits, validate_update=lambda new, _old: _check_limits(new)
 )
-PRIORITY = Kind(
+PRIORITY = Strategy(
     default=_default_priority,
     validate=_check_priority,
     validate_update=_check_priority_update,

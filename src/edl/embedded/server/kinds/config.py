@@ -1,14 +1,12 @@
 """ConfigMaps, Secrets, ServiceAccounts, Events and the RBAC objects."""
 
-from __future__ import annotations
-
 import base64
 import re
 
 from edl.embedded.server import causes
-from edl.embedded.server.call import Object
-from edl.embedded.server.kinds.base import Kind
+from edl.embedded.server.kinds.base import Strategy
 from edl.embedded.server.status import Cause
+from edl.embedded.server.verbs.call import Object
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]+\Z")
 _KEY_RULE = (
@@ -48,7 +46,7 @@ def _check_configmap(obj: Object) -> list[Cause]:
 
 
 def _check_frozen(new: Object, old: Object, *fields: str) -> list[Cause]:
-    """`immutable: true` is for ever."""
+    """`immutable: true` cannot be undone."""
     if not old.get("immutable"):
         return []
     found = []
@@ -67,7 +65,7 @@ def _default_secret(secret: Object) -> None:
 
 
 def fold_string_data(secret: Object) -> None:
-    """`stringData` is for writing only: it ends up in `data`."""
+    """`stringData` is write-only: it is merged into `data`."""
     for key, value in (secret.pop("stringData", None) or {}).items():
         secret.setdefault("data", {})[key] = base64.b64encode(value.encode()).decode()
 
@@ -126,9 +124,11 @@ def _check_event(event: Object) -> list[Cause]:
     return []
 
 
-CONFIG_MAP = Kind(validate=_check_configmap, validate_update=_update_configmap)
-SECRET = Kind(default=_default_secret, validate=_check_secret, validate_update=_update_secret)
-SERVICE_ACCOUNT = Kind(returns_deleted=True)
-EVENT = Kind(validate=_check_event)
-ROLE = Kind()
-ROLE_BINDING = Kind(default=_default_role_binding, validate=_check_role_binding, validate_update=_update_role_binding)
+CONFIG_MAP = Strategy(validate=_check_configmap, validate_update=_update_configmap)
+SECRET = Strategy(default=_default_secret, validate=_check_secret, validate_update=_update_secret)
+SERVICE_ACCOUNT = Strategy(returns_deleted=True)
+EVENT = Strategy(validate=_check_event)
+ROLE = Strategy()
+ROLE_BINDING = Strategy(
+    default=_default_role_binding, validate=_check_role_binding, validate_update=_update_role_binding
+)

@@ -1,16 +1,14 @@
-"""Jobs: the selector and labels that the server generates, defaults, and what may change."""
-
-from __future__ import annotations
+"""Jobs: generated selector and labels, defaults, validation and immutable fields."""
 
 from collections.abc import Iterator
 
 from edl.embedded.server import causes
-from edl.embedded.server.call import Object
 from edl.embedded.server.kinds import selectors
-from edl.embedded.server.kinds.base import Kind
-from edl.embedded.server.kinds.podrules import check_pod_spec
-from edl.embedded.server.kinds.podspec import default_template
+from edl.embedded.server.kinds.base import Strategy
+from edl.embedded.server.kinds.pod_defaults import default_template
+from edl.embedded.server.kinds.pod_validation import check_pod_spec
 from edl.embedded.server.status import Cause
+from edl.embedded.server.verbs.call import Object
 
 _IMMUTABLE = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 _UNLIMITED = 2**31 - 1
@@ -98,11 +96,11 @@ def _validate_update(new: Object, old: Object) -> list[Cause]:
 
 
 def _may_reschedule(old: Object) -> bool:
-    """While it is suspended and has never started, a job may still be told where to run."""
+    """The template may change while the job is suspended and has never started."""
     return bool(old["spec"].get("suspend")) and not old["status"].get("startTime")
 
 
-JOB = Kind(
+JOB = Strategy(
     default=_default,
     prepare_create=_prepare_create,
     validate=_validate,

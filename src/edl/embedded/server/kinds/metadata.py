@@ -1,13 +1,11 @@
-"""The rules of ObjectMeta, which every kind shares."""
-
-from __future__ import annotations
+"""Validation of ObjectMeta, which every kind shares."""
 
 from collections.abc import Iterator
 
 from edl.embedded.server import causes, names
-from edl.embedded.server.call import Object
 from edl.embedded.server.registry import Resource
 from edl.embedded.server.status import Cause
+from edl.embedded.server.verbs.call import Object
 
 _ANNOTATIONS_LIMIT = 256 << 10
 
@@ -76,7 +74,7 @@ def _owners(meta: Object) -> Iterator[Cause]:
 
 
 def check_metadata_change(new: Object, old: Object) -> Iterator[Cause]:
-    """What may not change once the object exists. The server has restored what it owns already."""
+    """Checks what may not change. The server has restored its own fields already."""
     if new.get("name") != old.get("name"):
         yield causes.immutable("metadata.name", new.get("name"))
     added = [name for name in new.get("finalizers") or () if name not in (old.get("finalizers") or ())]

@@ -1,13 +1,11 @@
 """Services and EndpointSlices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from edl.embedded.server import causes, names
-from edl.embedded.server.call import Object
-from edl.embedded.server.kinds.base import Kind
+from edl.embedded.server.kinds.base import Strategy
 from edl.embedded.server.status import Cause
+from edl.embedded.server.verbs.call import Object
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
@@ -78,7 +76,7 @@ def _validate_service(service: Object) -> list[Cause]:
 
 
 def _update_service(new: Object, old: Object) -> None:
-    """Addresses once given are kept when a client leaves them out."""
+    """Keeps allocated addresses that the client leaves out."""
     if new["spec"]["type"] != "ExternalName":
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if name not in new["spec"] and name in old["spec"]:
@@ -119,7 +117,7 @@ def _check_slice_update(new: Object, old: Object) -> list[Cause]:
     return found
 
 
-SERVICE = Kind(
+SERVICE = Strategy(
     default=_default_service,
     prepare_create=_prepare_service,
     prepare_update=_update_service,
@@ -128,6 +126,6 @@ SERVICE = Kind(
     has_status=True,
     returns_deleted=True,
 )
-ENDPOINT_SLICE = Kind(
+ENDPOINT_SLICE = Strategy(
     default=_default_slice, validate=_check_slice, validate_update=_check_slice_update, generation=True
 )

@@ -1,15 +1,14 @@
-"""Pods: initial status, quality of service, and which few fields of a running pod may change."""
-
-from __future__ import annotations
+"""Pods: initial status, QoS class, and the few fields of a running pod that may change."""
 
 import copy
 
-from edl.embedded.server import causes, quantity
-from edl.embedded.server.call import Object
-from edl.embedded.server.kinds.base import Kind
-from edl.embedded.server.kinds.podrules import check_pod_spec
-from edl.embedded.server.kinds.podspec import containers, default_pod_alone, default_pod_spec
+from edl.api.kubernetes import quantity
+from edl.embedded.server import causes
+from edl.embedded.server.kinds.base import Strategy
+from edl.embedded.server.kinds.pod_defaults import containers, default_pod_alone, default_pod_spec
+from edl.embedded.server.kinds.pod_validation import check_pod_spec
 from edl.embedded.server.status import Cause
+from edl.embedded.server.verbs.call import Object
 
 _COMPUTE = ("cpu", "memory")
 _IMMUTABLE = (
@@ -24,7 +23,7 @@ def _default(pod: Object) -> None:
     default_pod_spec(pod["spec"])
 
 
-def quality(spec: Object) -> str:
+def qos_class(spec: Object) -> str:
     """Guaranteed when every container's limits equal its requests, BestEffort when there are none, else Burstable."""
     any_given, guaranteed = False, True
     for container in containers(spec):
@@ -33,7 +32,7 @@ def quality(spec: Object) -> str:
         for name in _COMPUTE:
             request, limit = requests.get(name), limits.get(name)
             any_given = any_given or (request or "0") != "0" or (limit or "0") != "0"
-            if limit is None or (request is not None and not quantity.equal(request, limit)):
+            if limit is None or (request is not None and quantity.nano(request) != quantity.nano(limit)):
                 guaranteed = False
     if not any_given:
         return "BestEffort"
@@ -41,7 +40,7 @@ def quality(spec: Object) -> str:
 
 
 def _prepare_create(pod: Object) -> None:
-    pod["status"] = {"phase": "Pending", "qosClass": quality(pod["spec"])}
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(pod["spec"])}
     if pod["spec"].get("schedulingGates"):
         pod["status"]["conditions"] = [_gated(pod["metadata"]["creationTimestamp"])]
 
@@ -74,7 +73,7 @@ def _validate_update(new: Object, old: Object) -> list[Cause]:
 
 
 def _with_allowed_changes(new: Object, old: Object) -> Object:
-    """`new` with every permitted change taken back: what then still differs is not permitted."""
+    """`new` with every permitted change undone: any difference that remains is not permitted."""
     spec = copy.deepcopy(new)
     for kind in ("containers", "initContainers"):
         for mine, before in zip(spec.get(kind) or (), old.get(kind) or (), strict=False):
@@ -107,14 +106,14 @@ def _may_change(name: str, new: object, old: object) -> bool:
 
 
 def _difference(new: Object, old: Object) -> str:
-    """The first field that may not change, so that the message says more than the rule."""
+    """The first field that may not change, for the message."""
     for name in sorted({*new, *old}):
         if new.get(name) != old.get(name):
             return f"spec.{name}: {causes.shown(old.get(name))} -> {causes.shown(new.get(name))}"
     return ""
 
 
-POD = Kind(
+POD = Strategy(
     default=_default,
     prepare_create=_prepare_create,
     validate=_validate,

@@ -1,12 +1,11 @@
-"""Label selectors inside objects (`spec.selector`): their rules, and whether they select a template."""
-
-from __future__ import annotations
+"""Label selectors inside objects (`spec.selector`): their validation, and whether they select a template."""
 
 from collections.abc import Iterator, Mapping
 
+from edl.api.kubernetes.selectors import from_object, selector_matches, text
 from edl.embedded.server import causes, names
-from edl.embedded.server.call import Object
 from edl.embedded.server.status import Cause
+from edl.embedded.server.verbs.call import Object
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
@@ -35,34 +34,9 @@ def is_empty(selector: Object) -> bool:
 
 
 def matches(selector: Object, labels: Mapping[str, str]) -> bool:
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_holds(term, labels) for term in selector.get("matchExpressions") or ())
-
-
-def _holds(term: Object, labels: Mapping[str, str]) -> bool:
-    key, values = term["key"], term.get("values") or ()
-    match term["operator"]:
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case _:
-            return key not in labels
+    return selector_matches(from_object(selector), labels)
 
 
 def render(selector: Object) -> str:
     """A selector in the text form of a URL's labelSelector, as Scale's status carries it."""
-    parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
-    for term in selector.get("matchExpressions") or ():
-        key, values = term["key"], ",".join(sorted(term.get("values") or ()))
-        words = {
-            "In": f"{key} in ({values})",
-            "NotIn": f"{key} notin ({values})",
-            "Exists": key,
-            "DoesNotExist": f"!{key}",
-        }
-        parts.append(words[term["operator"]])
-    return ",".join(parts)
+    return text(from_object(selector))

@@ -1,18 +1,16 @@
-"""ReplicaSets, Deployments and StatefulSets: defaults and rules."""
-
-from __future__ import annotations
+"""ReplicaSets, Deployments and StatefulSets: defaults and validation."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from edl.embedded.server import causes
-from edl.embedded.server.call import Object
 from edl.embedded.server.kinds import selectors
-from edl.embedded.server.kinds.base import Kind
+from edl.embedded.server.kinds.base import Strategy
 from edl.embedded.server.kinds.metadata import check_labels
-from edl.embedded.server.kinds.podrules import check_pod_spec
-from edl.embedded.server.kinds.podspec import default_template
+from edl.embedded.server.kinds.pod_defaults import default_template
+from edl.embedded.server.kinds.pod_validation import check_pod_spec
 from edl.embedded.server.status import Cause
+from edl.embedded.server.verbs.call import Object
 
 _STATEFULSET_IMMUTABLE = (
     "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
@@ -146,7 +144,7 @@ def _validate_statefulset_update(new: Object, old: Object) -> list[Cause]:
     return found
 
 
-REPLICASET = Kind(
+REPLICASET = Strategy(
     default=_default_replicaset,
     prepare_create=_initial_status({"replicas": 0}),
     validate=_validate,
@@ -154,7 +152,7 @@ REPLICASET = Kind(
     generation=True,
     has_status=True,
 )
-DEPLOYMENT = Kind(
+DEPLOYMENT = Strategy(
     default=_default_deployment,
     prepare_create=_initial_status({}),
     validate=_validate_deployment,
@@ -162,7 +160,7 @@ DEPLOYMENT = Kind(
     generation=True,
     has_status=True,
 )
-STATEFULSET = Kind(
+STATEFULSET = Strategy(
     default=_default_statefulset,
     prepare_create=_initial_status({"replicas": 0, "availableReplicas": 0}),
     validate=_validate,

@@ -1,0 +1,1 @@
+"""The commands, grouped by subject. Adding one is adding a file: see `edl.cli.registry`."""

@@ -1,0 +1,84 @@
+"""Open the page of the cluster in a browser, logged in; without a display its address is printed.
+
+For the cluster of `edl up` the page is served beside it. For another one it is served here, on loopback and with the
+rights of your kubeconfig, until Ctrl-C.
+"""
+
+import argparse
+import os
+import sys
+
+from edl.cli.connect.cluster import add_cluster_options, home, is_local
+
+SUMMARY = "open the page of the cluster in a browser"
+ORDER = 25
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--print", action="store_true", help="print the address, open nothing")
+    parser.add_argument("--actions", action="store_true", help="may scale, pause and delete, too (default: only looks)")
+    add_cluster_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    opens = not options.print and _has_display()
+    if is_local(options):
+        url = _local(actions=options.actions)
+        print(url, flush=True)
+        if opens:
+            import webbrowser
+
+            webbrowser.open(url)
+        return 0
+    return _serve(options, opens)
+
+
+def _has_display() -> bool:
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+
+
+def _local(*, actions: bool) -> str:
+    """The address with a one-time code in its fragment, which no server and no log is ever sent."""
+    import http.client
+    import json
+    from urllib.parse import urlsplit
+
+    from edl.cli.errors import CommandError
+
+    file, token = home() / "web.url", home() / "token"
+    try:
+        url, secret = file.read_text().strip(), token.read_text().strip()
+        parts = urlsplit(url)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=15.0)
+        headers = {"Authorization": f"Bearer {secret}", "EDL-Request": "1"}
+        connection.request("POST", f"/api/v1/codes{'?actions=1' if actions else ''}", headers=headers)
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+        connection.close()
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise CommandError(f"the page does not answer ({error}); is the cluster up? `edl up` starts it") from None
+    if answer.status != 200:
+        raise CommandError(f"the page refuses: {said.get('error')}")
+    return f"{url}/#code={said['code']}"
+
+
+def _serve(options: argparse.Namespace, opens: bool) -> int:
+    import asyncio
+
+    from edl.cli.commands.services.web import arguments as web_arguments
+    from edl.cli.commands.services.web import serve
+    from edl.cli.connect.cluster import UNREACHABLE
+    from edl.cli.errors import CommandError
+    from edl.kube.rest.errors import KubeError
+
+    parser = argparse.ArgumentParser()
+    web_arguments(parser)
+    given = ["--kubeconfig", options.kubeconfig] if options.kubeconfig else []
+    chosen = parser.parse_args([*given, *(["--actions"] if options.actions else [])])
+    try:
+        return asyncio.run(serve(chosen, open_browser=opens))
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    except KubeError as error:
+        print(f"edl: {error}", file=sys.stderr)
+        return UNREACHABLE

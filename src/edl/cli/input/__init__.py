@@ -1,0 +1,1 @@
+"""Reading what commands are given: manifests with line numbers, snapshots, scripts. Needs no cluster."""

@@ -1,0 +1,1 @@
+"""Tables, as `kubectl get` prints them: columns and cells per kind. Reads objects and changes none."""

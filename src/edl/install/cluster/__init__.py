@@ -1,0 +1,1 @@
+"""What `edl install --apply` and `edl uninstall` do to a cluster: apply, prune, remove."""

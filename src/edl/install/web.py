@@ -1,0 +1,157 @@
+"""Objects of the page: a Deployment with an account that reads what the page shows and asks who may see it.
+
+The account writes nothing: a change is made with the viewer's own credential. It holds no Secret; logs, Events and
+manifests are read by the viewers themselves. Its certificate is that of `web_secret`, or one of its own making, which
+is enough for API servers' proxies and `kubectl port-forward`.
+"""
+
+from typing import Any
+
+from edl.install.options import PART_OF, VERSION, WEB, WEB_PORT, InstallOptions
+from edl.install.permissions import READ, Permission
+from edl.install.pods import RESTRICTED, TMP, log_arguments, placement, pod_metadata, pull_secrets
+from edl.jobs.registry import KINDS
+from edl.operator.settings import BRAIN, BRAIN_PORT
+
+SELECTOR = {"app.kubernetes.io/name": WEB}
+LABELS = {**SELECTOR, **VERSION, **PART_OF}
+_RBAC = "rbac.authorization.k8s.io"
+TLS, PROOF = "/etc/edl-web", "/etc/edl-brain"
+
+
+def web_objects(options: InstallOptions) -> list[dict[str, Any]]:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(options)}
+    return [
+        {**account, "automountServiceAccountToken": False},
+        _role(),
+        _binding(options),
+        _service(options),
+        _deployment(options),
+    ]
+
+
+def permissions() -> list[Permission]:
+    ours = {group: tuple(kind.plural for kind in KINDS if kind.group == group) for group in {k.group for k in KINDS}}
+    return [
+        *(Permission(group, plurals, READ, "to show jobs") for group, plurals in sorted(ours.items())),
+        Permission("", ("pods", "nodes", "namespaces"), READ, "to show what runs where"),
+        Permission("", ("services", "resourcequotas", "limitranges"), READ, "to plan as operators do"),
+        Permission("apps", ("replicasets", "statefulsets"), READ, "to plan as operators do"),
+        Permission("batch", ("jobs",), READ, "to plan as operators do"),
+        Permission("scheduling.k8s.io", ("priorityclasses",), READ, "to plan as operators do"),
+        Permission("authentication.k8s.io", ("tokenreviews",), ("create",), "to know who looks"),
+        Permission("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "to know what they may see"),
+    ]
+
+
+def _metadata(options: InstallOptions) -> dict[str, Any]:
+    return {"name": WEB, "namespace": options.namespace, "labels": LABELS}
+
+
+def _role() -> dict[str, Any]:
+    rules = [permission.rule() for permission in permissions()]
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": WEB, "labels": LABELS},
+        "rules": rules,
+    }
+
+
+def _binding(options: InstallOptions) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": WEB, "labels": LABELS},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": WEB},
+        "subjects": [{"kind": "ServiceAccount", "name": WEB, "namespace": options.namespace}],
+    }
+
+
+def _service(options: InstallOptions) -> dict[str, Any]:
+    port = {"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP"}
+    spec = {"selector": SELECTOR, "ports": [port]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(options), "spec": spec}
+
+
+def _deployment(options: InstallOptions) -> dict[str, Any]:
+    """One pod: sessions are in its memory."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(options),
+        "spec": {
+            "replicas": 1,
+            "revisionHistoryLimit": 3,
+            "selector": {"matchLabels": SELECTOR},
+            "template": {"metadata": pod_metadata(options, LABELS), "spec": _pod(options)},
+        },
+    }
+
+
+def _pod(options: InstallOptions) -> dict[str, Any]:
+    secret = {"secretName": options.web_secret, "optional": True}
+    proof = {
+        "secretName": BRAIN,
+        "optional": True,
+        "items": [{"key": name, "path": name} for name in ("key", "ca.crt")],
+    }
+    return {
+        "serviceAccountName": WEB,
+        "automountServiceAccountToken": True,
+        **pull_secrets(options),
+        **placement(options),
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [_container(options)],
+        "volumes": [TMP, {"name": "tls", "secret": secret}, {"name": "proof", "secret": proof}],
+    }
+
+
+def _container(options: InstallOptions) -> dict[str, Any]:
+    return {
+        "name": "web",
+        "image": options.whole_image,
+        "imagePullPolicy": options.pull_policy,
+        "args": arguments(options),
+        **({"env": options.extra_env} if options.extra_env else {}),
+        "ports": [{"name": "https", "containerPort": WEB_PORT, "protocol": "TCP"}],
+        "startupProbe": _probe("/healthz", periodSeconds=2, failureThreshold=60),
+        "livenessProbe": _probe("/healthz", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
+        "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5, failureThreshold=3),
+        "resources": {
+            "requests": {"cpu": "50m", "memory": options.web_memory},
+            "limits": {"memory": options.web_memory_limit},
+        },
+        "securityContext": RESTRICTED,
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},
+            {"name": "tls", "mountPath": TLS, "readOnly": True},
+            {"name": "proof", "mountPath": PROOF, "readOnly": True},
+        ],
+    }
+
+
+def arguments(options: InstallOptions) -> list[str]:
+    """Of `edl web`."""
+    brain = [
+        f"--brain-url=https://{BRAIN}.{options.namespace}.svc:{BRAIN_PORT}",
+        f"--brain-key={PROOF}/key",
+        f"--brain-ca={PROOF}/ca.crt",
+    ]
+    return [
+        "web",
+        "--viewers=cluster",
+        f"--listen=:{WEB_PORT}",
+        f"--tls-cert={TLS}/tls.crt",
+        f"--tls-key={TLS}/tls.key",
+        f"--tls-self-signed={WEB}.{options.namespace}.svc",
+        f"--policy={options.policy}",
+        f"--max-load={options.max_load}",
+        *(brain if options.brain else []),
+        *(["--actions"] if options.web_actions else []),
+        *[one for one in log_arguments(options) if one != "--verbose"],
+    ]
+
+
+def _probe(path: str, **timing: int) -> dict[str, Any]:
+    return {"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}, **timing}

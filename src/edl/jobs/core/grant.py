@@ -1,0 +1,80 @@
+"""The size that the scheduler grants to a job, and its way into status: durable first, acted upon after.
+
+A grant lives in the memory of the operator that leads. The target in status is the grant of whoever led before: a new
+leader starts from it, so that a change of leaders moves nobody.
+"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from edl.api.job_view import JobView
+from edl.api.kubernetes import timestamp
+from edl.api.kubernetes.meta import EMPTY
+from edl.api.labels import LABEL_ROLE, LABEL_UID
+from edl.api.status import Scale, ScaleRecord, SizeHold
+
+HISTORY = 10
+S = TypeVar("S", bound=Scale)
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """By role, `nodes`: where the plan sees its new pods; `leavers`: how many it wants gone from which node."""
+
+    target: int
+    code: str = ""
+    message: str = ""
+    nodes: Mapping[str, tuple[str, ...]] = EMPTY
+    leavers: Mapping[str, Mapping[str, int]] = EMPTY
+    roles: Mapping[str, int] = EMPTY
+    """Pods of every role that the plan knew of, beside this target."""
+    minimum: int | None = None
+    """The minimum in force."""
+    hold: SizeHold | None = None
+    """A size that is held because its user asked for it."""
+    request: str = ""
+    """The last request for a size that was obeyed."""
+
+    def nodes_of(self, role: str) -> tuple[str, ...]:
+        return self.nodes.get(role, ())
+
+    def leavers_of(self, role: str) -> Mapping[str, int]:
+        return self.leavers.get(role, EMPTY)
+
+
+def grant_in_status(scale: Scale | None) -> Grant | None:
+    """The grant recorded in status, None if there never was one."""
+    if scale is None or scale.target is None:
+        return None
+    return Grant(scale.target, scale.code, scale.reason, minimum=scale.minimum, hold=scale.hold, request=scale.request)
+
+
+def with_grant(scale: S, grant: Grant, now: float, *, refresh_message: bool) -> S:
+    """The scheduling facts with the grant in them. The same code with another message is written only now and then."""
+    before = scale.target or 0
+    if (grant.minimum, grant.hold, grant.request) != (scale.minimum, scale.hold, scale.request):
+        scale = replace(scale, minimum=grant.minimum, hold=grant.hold, request=grant.request)
+    if grant.target == scale.target:
+        if grant.code == scale.code and not refresh_message:
+            return scale
+        return replace(scale, code=grant.code, reason=grant.message)
+    when = timestamp.text(now)
+    if before == grant.target:  # the first grant of all, and it is nothing
+        return replace(scale, target=grant.target, code=grant.code, reason=grant.message)
+    record = ScaleRecord(before=before, to=grant.target, reason=grant.message, time=when)
+    return replace(
+        scale,
+        target=grant.target,
+        code=grant.code,
+        reason=grant.message,
+        last_scale_time=when,
+        history=(*scale.history, record)[-HISTORY:],
+    )
+
+
+def with_counts(scale: S, view: JobView, running: int, pod_seconds: float) -> S:
+    """The scheduling facts with what was observed: `running` pods of the leading role, and how long the others ran."""
+    selector = f"{LABEL_UID}={view.uid},{LABEL_ROLE}={view.lead.name}"
+    return replace(scale, current=running, pod_seconds=pod_seconds, selector=selector)

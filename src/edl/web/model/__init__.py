@@ -1,0 +1,1 @@
+"""What there is to see: rows, sums, series and views, kept up from the caches. Knows nothing of viewers."""

@@ -1,0 +1,222 @@
+"""What was kept of jobs and of the cluster beyond what the cluster itself knows: curves, accounts, and jobs that are
+deleted. Brain keeps it; without one there is none of it, and the page says so.
+
+Brain is asked with a reader's token, for all of it: who may see what of it is decided here, as for everything else.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from edl.brain.client import BrainClient, BrainDownError, BrainRefusalError
+from edl.brain.tokens import READER, mint, read_key
+from edl.ledger.amounts import Amounts as Booked
+from edl.ledger.job_account import JobAccount
+from edl.ledger.uses import UNUSABLE, CapacityUse
+from edl.operator.reconcile.job_key import JobKey
+from edl.protocol.history import ClusterPoint, HistoryLine, JobPast
+from edl.web.model.rows import job_key
+from edl.web.model.samples import Point
+from edl.web.types import AccountLine, Amounts, ClusterSample, EventRow, Holder, JobRow, SizeDecision
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+NO_BRAIN = "what was before this page's server began to watch: no Brain keeps a history here"
+AWAY = "what Brain keeps of it: Brain does not answer"
+FRESH = 10.0  # seconds that an answer of Brain's is good for
+REMEMBERED = 500
+TIMEOUT = 5.0
+CLUSTER_SECONDS = 7 * 86400.0
+CLUSTER_POINTS = 500
+
+
+class KeptJob(msgspec.Struct, frozen=True, kw_only=True):
+    """`row` is None if nothing is kept of the job. `manifest` is JSON."""
+
+    row: JobRow | None = None
+    points: list[Point] = []
+    decisions: list[SizeDecision] = []
+    events: list[EventRow] = []
+    account: list[AccountLine] = []
+    goodput: float | None = None
+    last_lines: str = ""
+    manifest: str = ""
+    missing: list[str] = []
+
+
+class History(Protocol):
+    async def job(self, key: JobKey) -> KeptJob: ...
+
+    async def jobs(self) -> list[JobRow]:
+        """Those that are over or deleted, among them some that are still there."""
+
+    async def cluster(self) -> tuple[list[ClusterSample], list[str]]:
+        """The past of the cluster, and what is missing of it."""
+
+
+class NoHistory:
+    async def job(self, key: JobKey) -> KeptJob:
+        return KeptJob(missing=[NO_BRAIN])
+
+    async def jobs(self) -> list[JobRow]:
+        return []
+
+    async def cluster(self) -> tuple[list[ClusterSample], list[str]]:
+        return [], ["capacity before this page's server began to watch, and why free capacity is not used: no Brain"]
+
+
+class BrainHistory:
+    """One Brain at `url`; its `key` makes the token. It is read anew when Brain refuses it, since it may be replaced;
+    `ca` names a file."""
+
+    def __init__(
+        self,
+        url: str,
+        key: Callable[[], bytes],
+        *,
+        ca: str = "",
+        clock: Callable[[], float] = time.time,
+        fresh: float = FRESH,
+    ) -> None:
+        self._url, self._key, self._ca, self._clock, self._fresh = url, key, ca, clock, fresh
+        self._turn = asyncio.Lock()
+        self._client: BrainClient | None = None
+        self._jobs: dict[JobKey, tuple[float, KeptJob]] = {}
+        self._cluster: tuple[float, list[ClusterSample]] = (float("-inf"), [])
+
+    async def job(self, key: JobKey) -> KeptJob:
+        now = self._clock()
+        known = self._jobs.get(key)
+        if known is not None and now - known[0] < self._fresh:
+            return known[1]
+        try:
+            past = await self._ask(lambda brain: brain.past(f"{key.namespace}/{key.name}"))
+            kept = kept_of(past) if past.job.kind == key.kind else KeptJob()
+        except BrainRefusalError:
+            kept = KeptJob()  # it keeps nothing of it, or not yet
+        except BrainDownError as error:
+            log.warning("Brain does not answer: %s", error)
+            kept = msgspec.structs.replace(known[1], missing=[AWAY]) if known is not None else KeptJob(missing=[AWAY])
+        if len(self._jobs) >= REMEMBERED:
+            self._jobs.clear()
+        self._jobs[key] = now, kept
+        return kept
+
+    async def jobs(self) -> list[JobRow]:
+        try:
+            lines = await self._ask(lambda brain: brain.history(limit=10_000))
+        except (BrainDownError, BrainRefusalError) as error:
+            log.warning("Brain does not list its jobs: %s", error)
+            return []
+        return [past_row(line) for line in lines if line.outcome]
+
+    async def cluster(self) -> tuple[list[ClusterSample], list[str]]:
+        now = self._clock()
+        if now - self._cluster[0] < self._fresh:
+            return self._cluster[1], []
+        since = now - CLUSTER_SECONDS
+        try:
+            points = await self._ask(lambda brain: brain.cluster_history(since=since, until=now, points=CLUSTER_POINTS))
+        except (BrainDownError, BrainRefusalError):
+            return self._cluster[1], ["capacity over time as Brain keeps it: Brain does not answer"]
+        self._cluster = now, [sample_of(point) for point in points]
+        return self._cluster[1], []
+
+    async def _ask(self, call: Callable[[BrainClient], T]) -> T:
+        """One at a time, in a thread: its client blocks."""
+        async with self._turn:
+            try:
+                return await asyncio.to_thread(lambda: call(self._connected()))
+            except BrainRefusalError as error:
+                if error.status == 401:
+                    self._client = None
+                raise
+            except (OSError, ValueError) as error:
+                raise BrainDownError(str(error)) from error
+
+    def _connected(self) -> BrainClient:
+        if self._client is None:
+            self._client = BrainClient(self._url, mint(self._key(), READER), ca=self._ca, timeout=TIMEOUT)
+        return self._client
+
+
+def key_file(path: Path) -> Callable[[], bytes]:
+    """The key in a file, which may come later than we do."""
+    return lambda: read_key(path.read_bytes())
+
+
+def kept_of(past: JobPast) -> KeptJob:
+    return KeptJob(
+        row=past_row(past.job),
+        points=[Point(one.time, one.size, one.target, one.loss, one.throughput) for one in past.points],
+        decisions=[SizeDecision(time=one.time, before=one.before, to=one.to, reason=one.reason) for one in past.sizes],
+        events=[
+            EventRow(time=one.time, type=one.type, object="", reason=one.reason, message=one.message, count=1)
+            for one in past.events
+        ],
+        account=account_lines(past.job.account),
+        goodput=past.job.account.goodput,
+        last_lines=past.last_lines,
+        manifest=past.manifest,
+    )
+
+
+def account_lines(account: JobAccount) -> list[AccountLine]:
+    """Of instances; waiting is of the job itself, which held none."""
+    return [
+        AccountLine(use=str(use), seconds=round(spent.amounts.instances or spent.seconds, 1))
+        for use, spent in account.spent.items()
+    ]
+
+
+def past_row(line: HistoryLine) -> JobRow:
+    """`state` of one that was deleted while it ran is deleted."""
+    return JobRow(
+        key=job_key(line.kind, line.namespace, line.name),
+        kind=line.kind,
+        namespace=line.namespace,
+        name=line.name,
+        uid=line.uid,
+        state=line.outcome or "new",
+        phase=line.phase,
+        now=line.size,
+        target=line.target,
+        min=None,
+        max=None,
+        code="",
+        reason=line.reason,
+        percent=None,
+        progress="",
+        eta="",
+        loss=None,
+        throughput=None,
+        priority=str(line.priority or ""),
+        created=line.created,
+        ended=line.ended,
+    )
+
+
+def sample_of(point: ClusterPoint) -> ClusterSample:
+    jobs = point.uses.get(CapacityUse.JOBS, Booked())
+    rest = jobs
+    for one in point.largest.values():
+        rest = rest - one
+    return ClusterSample(
+        time=point.time,
+        capacity=_three(point.capacity),
+        others=_three(point.uses.get(CapacityUse.OTHERS, Booked())),
+        holders=[Holder(key=f"-/{name}", used=_three(used)) for name, used in point.largest.items()],
+        rest=_three(rest),
+        unusable={str(use): _three(point.uses[use]) for use in UNUSABLE if use in point.uses},
+    )
+
+
+def _three(booked: Booked) -> Amounts:
+    return max(0.0, round(booked.cores, 3)), max(0.0, booked.gib * 2**30), max(0.0, round(booked.gpus, 3))

@@ -1,0 +1,46 @@
+"""An edit that is refused stays refused, and without effect, when another operator leads."""
+
+import pytest
+
+from edl.operator.resources import JOBS, PODS, REPLICA_SETS
+from tests.operator.stage import Data, Stage, stage
+
+BAD = {"spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "lots"}}}]}}
+EDITS: dict[str, tuple[Data, str]] = {
+    "no more servers": ({"spec": {"pserver": None}}, "spec.pserver: cannot be removed"),
+    "no more master": ({"spec": {"master": None}}, "spec.master: cannot be removed"),
+    "an invalid template": ({"spec": {"trainer": {"template": BAD}}}, "lots"),
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+async def test_over_a_change_of_leaders_a_refused_edit_changes_nothing(what: str) -> None:
+    edit, words = EDITS[what]
+    async with stage(lenient=True) as scene:
+        async with scene.operator():
+            await scene.submit()
+            await scene.until_phase("running")
+            reported = await told_to(scene, "j-trainer-0")
+        await scene.edit(edit)
+        async with scene.operator():
+            assert words in (await scene.until_condition("Valid", "False"))["message"]
+            await scene.delete(JOBS, "j-trainer")
+            await scene.delete(REPLICA_SETS, "j-pserver")
+            await scene.until(lambda: scene.get(PODS, "j-trainer-0-1"), "a trainer is made anew")
+            await scene.until(lambda: _servers(scene), "and two servers")
+            status = await scene.until_phase("running")
+            assert await told_to(scene, "j-trainer-0-1") == reported
+            assert [one["role"] for one in status["replica_statuses"]] == ["master", "pserver", "trainer"]
+            assert "cannot be scaled" not in status["scale_status"]["reason"]
+            assert words in (await scene.until_condition("Valid", "False"))["message"]
+
+
+async def _servers(scene: Stage) -> bool:
+    return len(await scene.pods("pserver")) == 2
+
+
+async def told_to(scene: Stage, name: str) -> dict[str, str | None]:
+    pod = await scene.get(PODS, name)
+    assert pod is not None
+    own = {"EDL_ATTEMPT", "EDL_POD_NAME"}
+    return {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"] if one["name"] not in own}

@@ -1,0 +1,16 @@
+"""Half a minute of chaos; `make chaos` has more of it."""
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from edl.runtime.torch.warm_workers import Zygote
+from tests.tier_frameworks.chaos.__main__ import run
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
+SECONDS = 30.0
+
+
+def test_no_step_is_lost_and_no_sample_seen_twice_whatever_happens(tmp_path: Path, zygote: Zygote) -> None:
+    print(run(tmp_path, zygote, SECONDS, secrets.randbelow(1_000_000)))
