@@ -75,6 +75,14 @@ async def measure(cluster: Machine, figures: Figures) -> None:
         await asyncio.sleep(2.0)
 
 
+async def tell(made: list[Made], faults: Faults, figures: Figures) -> None:
+    """How it goes, once a minute."""
+    while True:
+        await asyncio.sleep(60.0)
+        done = f"{len(made)} jobs, {sum(faults.counted.values())} faults"
+        print(f"{time.strftime('%H:%M')}  {done}, {figures.now()}", flush=True)
+
+
 async def all_ended(client: Client, made: list[Made]) -> dict[str, str]:
     deadline = time.monotonic() + LAST_JOBS
     while True:
@@ -94,6 +102,7 @@ async def soak(minutes: float, root: Path) -> int:
             beside = [
                 asyncio.create_task(measure(cluster, figures)),
                 asyncio.create_task(half_open(cluster.kubeconfig)),
+                asyncio.create_task(tell(made, faults, figures)),
             ]
             try:
                 await asyncio.gather(keep_busy(client, made, until), disturb(faults, until))

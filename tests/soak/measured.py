@@ -38,6 +38,9 @@ class Figures:
     def add(self, taken: dict[str, float]) -> None:
         self.samples.append(taken)
 
+    def now(self) -> str:
+        return ", ".join(f"{name} {value:.0f}" for name, value in self.samples[-1].items()) if self.samples else ""
+
     def table(self) -> str:
         lines = [f"{'':14}{'first':>10}{'most':>10}{'last':>10}{'bound':>10}"]
         for name, bound in BOUNDS.items():
