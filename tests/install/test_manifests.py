@@ -134,6 +134,18 @@ def test_rights_are_few_and_have_reasons() -> None:
     )
 
 
+@pytest.mark.case("attack-4")
+def test_the_admission_policy_lets_through_what_is_granted_by_name() -> None:
+    """Two lists of names once: the policy refused the ConfigMap that the Role had granted."""
+    (policy,) = of_kind(manifests(InstallOptions()), "ValidatingAdmissionPolicy")
+    (named,) = [one["expression"] for one in policy["spec"]["variables"] if one["name"] == "named"]
+    granted = [one for one in namespace_permissions(authority_secret="given") if one.names]
+    for permission in granted:
+        written = {"create", "update", "patch"} & set(permission.verbs)
+        for name in permission.names:
+            assert (f"'{name}'" in named) == bool(written), (permission.resources, name)
+
+
 @pytest.mark.parametrize(
     ("choices", "words"),
     [

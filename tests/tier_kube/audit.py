@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from edl.install.admission_policy import POLICY
 from tests.tier_kube.cluster.cluster import clusters
 from tests.tier_kube.cluster.kubectl import Manifest
 
@@ -36,3 +37,8 @@ def asked(entry: Manifest) -> Asked:
 def forbidden(entry: Manifest) -> bool:
     """Not allowed by RBAC; a quota or an admission rule that says no is another matter."""
     return bool(entry.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid")
+
+
+def limited(entry: Manifest) -> bool:
+    """Refused by the operator's own admission policy."""
+    return f"ValidatingAdmissionPolicy '{POLICY}'" in (entry.get("responseStatus") or {}).get("message", "")

@@ -15,11 +15,11 @@ from edl.kube.rest.client import Client
 from edl.kube.rest.errors import ApiError
 from edl.kube.rest.transport import HttpTransport
 from edl.operator.resources import SECRETS
-from edl.operator.settings import BRAIN, LEASE, NAMESPACE, SECRET, SERVICE, WEBHOOK
+from edl.operator.settings import BRAIN, LEASE, LEDGER, NAMESPACE, SECRET, SERVICE, WEBHOOK
 from tests.tier_kube.account import operator_kubeconfig
 from tests.tier_kube.cluster.kubectl import Kubectl, KubectlError, Manifest, eventually, kubectl_of
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(180), pytest.mark.case("attack-4")]
 LABELS = {"edl.dev/job": "j", "edl.dev/job-uid": "uid-1"}
 
 
@@ -146,15 +146,25 @@ def test_what_a_job_needs_can_be_made(thief: Kubectl, body: Manifest, owners: li
     make(thief, "default", body, owners)
 
 
+def test_no_account_s_token_can_be_had_by_a_secret(thief: Kubectl) -> None:
+    """API servers fill one of this type with the token of any account of the namespace; a patch would show it."""
+    body = plain("Secret", type="kubernetes.io/service-account-token")
+    body["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
+    with pytest.raises(KubectlError, match="no Secret of a type that API servers fill"):
+        make(thief, "default", body, OURS)
+
+
 def test_its_own_by_name_can_be_made(thief: Kubectl) -> None:
     for name in (SECRET, BRAIN):
         make_or_find(thief, NAMESPACE, plain("Secret", name=name))
+    make_or_find(thief, NAMESPACE, plain("ConfigMap", name=LEDGER))
     make_or_find(thief, NAMESPACE, plain("Lease", "coordination.k8s.io/v1", LEASE))
     make_or_find(
         thief, NAMESPACE, plain("EndpointSlice", "discovery.k8s.io/v1", SERVICE, addressType="IPv4", endpoints=[])
     )
     for body in (
         plain("Secret", name="other"),
+        plain("ConfigMap", name="other"),
         plain("Lease", "coordination.k8s.io/v1", "kube-scheduler"),
         plain("EndpointSlice", "discovery.k8s.io/v1", "other", addressType="IPv4", endpoints=[]),
     ):

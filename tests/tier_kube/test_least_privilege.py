@@ -13,7 +13,7 @@ from edl.jobs.core.kind import JobKind
 from edl.jobs.registry import EASYDL_JOB, PYTORCH_JOB
 from edl.operator.resources import JOB_RESOURCES, resource_of
 from edl.operator.settings import NAMESPACE
-from tests.tier_kube.audit import Asked, asked, entries, forbidden
+from tests.tier_kube.audit import Asked, asked, entries, forbidden, limited
 from tests.tier_kube.cluster.cluster import Cluster
 from tests.tier_kube.cluster.kubectl import Kubectl, Manifest, eventually
 from tests.tier_kube.clusters import OPERATOR
@@ -21,7 +21,7 @@ from tests.tier_kube.installed import Installation, leader, training_job, until_
 from tests.tier_kube.manifests import SHELL_IMAGE
 from tests.tier_kube.workers import shared, until_others_end
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(900), pytest.mark.last]
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(900), pytest.mark.last, pytest.mark.case("attack-4")]
 
 LOST_ANSWER = "after a creation whose answer was lost, to see whose the object is"
 AGAIN = "an event that comes again is counted, and none comes again in so short a time"
@@ -83,12 +83,13 @@ def test_what_is_done_is_allowed_and_what_is_allowed_is_done(
 def _looked_back(kept: Path | None) -> tuple[set[Asked], list[str]]:
     """What operators did, and what they were denied for good: a server that has just started knows no roles for a
     moment and denies everything, and Helm takes the permissions of operators that still end. A test that plays a thief
-    uses their account, too, with kubectl, which no operator does."""
+    uses their account, too, with kubectl, which no operator does. Elsewhere the policy has good reason to deny."""
     done, denied = set(), {}
     for entry in entries(kept):
         if entry["user"]["username"] == OPERATOR and not entry.get("userAgent", "").startswith("kubectl/"):
-            what = asked(entry), entry["objectRef"].get("namespace") == NAMESPACE
-            if forbidden(entry):
+            at_home = entry["objectRef"].get("namespace") == NAMESPACE
+            what = asked(entry), at_home
+            if forbidden(entry) or (at_home and limited(entry)):
                 denied[what] = f"{entry['verb']} {entry['requestURI']}"
             else:
                 done.add(what)

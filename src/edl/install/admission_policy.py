@@ -9,8 +9,9 @@ a claim that no API server checks: what a thief can make, it can make only where
 from typing import Any
 
 from edl.install.options import LABELS, NAME, InstallOptions
+from edl.install.permissions import namespace_permissions
 from edl.jobs.registry import KINDS
-from edl.operator.settings import BRAIN, LEASE, SECRET, SERVICE, WEBHOOK
+from edl.operator.settings import WEBHOOK
 
 POLICY = NAME
 _VERSION = "admissionregistration.k8s.io/v1"
@@ -77,19 +78,15 @@ def _variables(options: InstallOptions) -> dict[str, str]:
 
 
 def _named() -> list[str]:
-    """What is the operator's own, by its name."""
-    owned = (
-        ("", "secrets", (SECRET, BRAIN)),
-        ("coordination.k8s.io", "leases", (LEASE,)),
-        ("discovery.k8s.io", "endpointslices", (SERVICE,)),
-    )
+    """What is the operator's own, by its name: in its namespace, what its Role lets it write under a name."""
+    owned = [one for one in namespace_permissions() if one.names and "update" in one.verbs]
     webhook = "request.resource.resource == 'validatingwebhookconfigurations'"
     reviews = "request.resource.resource in ['tokenreviews', 'subjectaccessreviews']"
     return [
         *(
-            f"variables.home && request.resource.group == '{group}' && request.resource.resource == '{resource}' && "
-            f"variables.name in {list(names)}"
-            for group, resource, names in owned
+            f"variables.home && request.resource.group == '{one.group}' && "
+            f"request.resource.resource in {list(one.resources)} && variables.name in {list(one.names)}"
+            for one in owned
         ),
         f"{webhook} && request.operation == 'UPDATE' && variables.name == '{WEBHOOK}'",
         f"{reviews} && request.operation == 'CREATE'",
@@ -111,5 +108,9 @@ def _rules(options: InstallOptions) -> list[tuple[str, str]]:
         (
             "variables.own || variables.named || (variables.event ? variables.about : variables.new && variables.old)",
             "the operator writes only objects whose controller is a job of EDL",
+        ),
+        (
+            "request.resource.resource != 'secrets' || object == null || !has(object.type) || object.type == 'Opaque'",
+            "the operator writes no Secret of a type that API servers fill, such as tokens of accounts",
         ),
     ]
