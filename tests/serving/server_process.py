@@ -14,7 +14,7 @@ from aiohttp import web
 
 from edl.certificates import Authority
 from edl.runtime import rpc
-from edl.serving.http import serve_app
+from edl.serving.http import proved, serve_app
 
 
 def context() -> ssl.SSLContext:
@@ -25,7 +25,10 @@ def context() -> ssl.SSLContext:
 
 async def http() -> None:
     async def hello(request: web.Request) -> web.Response:
-        return web.Response(text="hello", status=200 if request.headers.get("Authorization") == "Bearer good" else 401)
+        if request.headers.get("Authorization") != "Bearer good":
+            return web.Response(status=401)
+        proved(request)
+        return web.Response(text="hello")
 
     app = web.Application()
     app.router.add_get("/", hello)

@@ -21,6 +21,8 @@ from edl.runtime import rpc
 from edl.serving import http
 from tests.serving.server_process import Hello
 
+pytestmark = pytest.mark.case("attack-9")
+
 CLIENTS = 4000
 MIB = 1 << 20
 
@@ -167,6 +169,19 @@ def test_every_listener_of_ours_is_bounded() -> None:
     assert found == allowed
 
 
+def test_whoever_looks_at_tokens_says_when_one_is_good() -> None:
+    """Else its honest clients would be shed with the strangers."""
+    asks_for_none = {
+        "operator/webhook.py",
+        "kube/controllers/manager.py",
+        "embedded/node/network/endpoint.py",  # but for a certificate
+    }
+    source = Path(edl.__file__).parent
+    texts = {str(file.relative_to(source)): file.read_text() for file in source.rglob("*.py")}
+    servers = {name for name, text in texts.items() if "await serve_app(" in text or "await listen(self" in text}
+    assert {name for name in servers if "proved(" not in texts[name]} == asks_for_none
+
+
 @pytest.fixture
 async def small(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[int, list[str]]]:
     """A server of an application, with tight bounds; its port, and the calls that it got."""
@@ -175,6 +190,7 @@ async def small(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[int, lis
 
     async def take(request: web.Request) -> web.Response:
         calls.append(request.path)
+        http.proved(request)
         return web.Response(text=str(len(await request.read())))
 
     app = web.Application()
@@ -207,6 +223,23 @@ async def test_a_call_with_a_token_outlives_any_number_of_strangers(small: tuple
     writer.write(call)
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
     for _, one in [*strangers, (reader, writer)]:
+        one.close()
+
+
+async def test_a_header_that_nobody_looked_at_proves_nothing(small: tuple[int, list[str]]) -> None:
+    """The attack: strangers who send any token, to where none is asked for. Once each kept its connection by that."""
+    made = []
+    for _ in range(16):
+        reader, writer = await asyncio.open_connection("127.0.0.1", small[0])
+        writer.write(b"GET /nowhere HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 404")
+        assert await reader.readuntil(b"404: Not Found")
+        made.append((reader, writer))
+    async with asyncio.timeout(60):
+        for reader, _ in made[:8]:
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b"", "it went for a later one"
+    for _, one in made:
         one.close()
 
 

@@ -26,7 +26,7 @@ from edl.brain.store import JobRow, Store
 from edl.brain.tokens import METRICS, TokenError, namespace_of, opens, subject_of
 from edl.protocol.brain import Answer, Ask, Beginning, Ending, JobDetail, JobLine, Report
 from edl.protocol.errors import ErrorCode
-from edl.serving.http import serve_app
+from edl.serving.http import proved, serve_app
 
 log = logging.getLogger(__name__)
 
@@ -89,9 +89,11 @@ class Brain:
                 401, ErrorCode.UNAUTHORIZED, "send Authorization: Bearer TOKEN; `edl brain token` makes one"
             )
         try:
-            return subject_of(self.key, token, self._clock())
+            subject = subject_of(self.key, token, self._clock())
         except (TokenError, ValueError) as error:
             raise RefusedError(401, ErrorCode.UNAUTHORIZED, str(error)) from None
+        proved(request)
+        return subject
 
     def _count(self, namespace: str, request: web.Request) -> None:
         """Before the body is read; one of unknown length counts as the longest."""

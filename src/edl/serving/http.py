@@ -1,9 +1,9 @@
 """Serves aiohttp applications within bounds: header and idle time-outs, connections, and memory before authentication.
 
-A connection is *unproven* until a call on it bore a token or a client certificate and was not answered 401. There are
-at most `unproven` of those, whatever they do; further ones wait in the system's queue for a moment, then the oldest of
-the peer that has most goes (see `unproven`). A 401 ends its connection. Of all connections there are at most
-`connections`; when there are that many, those that rest go first.
+A connection is *unproven* until it has shown a client certificate, or whoever answers a call on it has found its token
+to be good and says so (`proved`). There are at most `unproven` of those, whatever they do; further ones wait in the
+system's queue for a moment, then the oldest of the peer that has most goes (see `unproven`). A 401 ends its connection.
+Of all connections there are at most `connections`; when there are that many, those that rest go first.
 """
 
 import asyncio
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 
 # asyncio gives every TLS connection a buffer of 256 KiB at once, for which four records of 16 KiB are plenty.
 TLS_BUFFER = 64 << 10
-PROOFS = ("Authorization", "EDL-Token")  # headers that bear a token; a proxy may keep the first for itself
 MAX_HEADERS = 64  # of 8 KiB each: what a stranger's call can hold before it is refused
 FAREWELL = 2.0  # seconds that a peer has to end TLS in an orderly way
 RESERVED_DESCRIPTORS = 256  # for files and for connections of our own
@@ -85,6 +84,13 @@ async def listen(
     await BoundedSite(runner, host, port, tls, limits or DEFAULTS).start()
 
 
+def proved(request: web.BaseRequest) -> None:
+    """The call bore a token that is good: its connection is no stranger's any more. A header alone proves nothing, for
+    anybody can send one, also where nobody looks at it."""
+    if isinstance(request.protocol, _Connection):
+        request.protocol.prove()
+
+
 class BoundedSite(web.BaseSite):
     __slots__ = ("_connections", "_host", "_limits", "_port")
 
@@ -120,6 +126,9 @@ class _Connection(web.RequestHandler):
         super().__init__(server, loop=asyncio.get_running_loop(), keepalive_timeout=idle, **options)
         self._all, self.peer, self.called = connections, peer, False
         self.task: asyncio.Task[None] | None = None  # until it is established
+
+    def prove(self) -> None:
+        self._all.proved(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._all.lost(self)
@@ -195,9 +204,9 @@ class _Connections:
     def lost(self, connection: _Connection) -> None:
         self._open.discard(connection)
         self._resting.pop(connection, None)
-        self._proved(connection)
+        self.proved(connection)
 
-    def _proved(self, connection: _Connection) -> None:
+    def proved(self, connection: _Connection) -> None:
         """Or gone: it no longer counts among the unproven."""
         if connection in self._unproven:
             self._unproven.discard(connection)
@@ -251,9 +260,8 @@ class _Connections:
         assert isinstance(connection, _Connection)
         connection.called = True
         self._resting.pop(connection, None)
-        proved = any(name in request.headers for name in PROOFS) or bool(request.get_extra_info("peercert"))
-        if proved:
-            self._proved(connection)
+        if request.get_extra_info("peercert"):
+            self.proved(connection)
         try:
             with self._body_in_time(request):
                 response = await self._handle(request)

@@ -22,7 +22,7 @@ from edl.kube.rest.errors import ApiError, KubeError
 from edl.operator.reconcile.job_key import JobKey
 from edl.scheduler.policies.registry import POLICIES
 from edl.scheduler.settings import Settings
-from edl.serving.http import HttpLimits, serve_app
+from edl.serving.http import HttpLimits, proved, serve_app
 from edl.web import actions
 from edl.web.access.sessions import CODE_SECONDS, SESSION, Grant, Sessions
 from edl.web.access.viewers import TOKEN_HEADER, Door, Viewer, Viewers
@@ -186,6 +186,7 @@ class WebServer:
         if not grant.token or not grant.token.isascii() or not grant.token.isprintable():
             raise RefusedError(401, "unauthorized", "that is no token")
         await self._viewers.by_grant(grant)
+        proved(request)
         return _answer(LoginDone(session=self._sessions.begin(grant)))
 
     async def _logout(self, request: web.Request) -> web.Response:

@@ -92,6 +92,17 @@ async def test_a_client_whose_name_is_no_text(listening: Server) -> None:
     assert answer.startswith(b"HTTP/1.1 201")
 
 
+@pytest.mark.case("attack-9")
+async def test_nothing_is_read_of_what_a_stranger_sends(listening: Server) -> None:
+    """The attack: bodies as large as may be from whoever connects, each held until its last byte is there."""
+    head = b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+    writer.write(head + b"x" * 100)
+    async with asyncio.timeout(50):  # a body is waited for for a minute
+        assert (await reader.readline()).startswith(b"HTTP/1.1 403")
+    writer.close()
+
+
 def resident_mib() -> float:
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024

@@ -43,7 +43,7 @@ from edl.protocol.progress import LastProgress, Progress, ProgressReport
 from edl.protocol.rounds import RoundChange
 from edl.protocol.slots import Claim, Claimed
 from edl.protocol.trainer_status import TrainerStatusUpdate
-from edl.serving.http import serve_app
+from edl.serving.http import proved, serve_app
 from edl.throughput.measurements import Measurements
 
 RECHECK = 5.0  # seconds after which a waiting call reads the record again, should nobody have said that it changed
@@ -222,6 +222,7 @@ class JobService:
         record = next((one for one in records if one.is_opened_by(token)), None)
         if record is None:  # the same whether or not there is such a job, which is nobody else's business
             raise RefusedError(401, ErrorCode.UNAUTHORIZED, f"this token does not open job {namespace}/{name}")
+        proved(request)
         session = self._open(namespace, name, record, self._led_since)
         await session.state.load()
         session.observe(record)

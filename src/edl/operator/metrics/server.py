@@ -17,7 +17,7 @@ from edl.kube.rest.access_reviews import Access, Reviews
 from edl.kube.rest.client import Client
 from edl.kube.rest.errors import KubeError
 from edl.operator.settings import METRICS_PATH as PATH
-from edl.serving.http import serve_app
+from edl.serving.http import proved, serve_app
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class MetricsServer:
         if status != 200:
             why = {401: "wants a bearer token of the cluster", 403: f"this account may not get {PATH}"}
             return web.Response(status=status, text=f"{why.get(status, 'the API server does not answer')}\n")
+        proved(request)
         return web.Response(body=self._read(), content_type="text/plain", charset="utf-8")
 
     def _is_own(self, token: str) -> bool:

@@ -19,6 +19,7 @@ from edl.kube.rest.access_reviews import AllRights, Reviews, Rights
 from edl.kube.rest.client import Client
 from edl.kube.rest.errors import KubeError
 from edl.kube.rest.transport import HttpTransport
+from edl.serving.http import proved
 from edl.web.access.sessions import SESSION, Grant, Sessions
 from edl.web.access.sight import Sight, sight_of
 from edl.web.errors import RefusedError
@@ -121,7 +122,9 @@ class Viewers:
 
     async def of(self, request: web.Request) -> Viewer:
         """RefusedError says what to do."""
-        return await self.by_grant(self._grant(request))
+        viewer = await self.by_grant(self._grant(request))
+        proved(request)
+        return viewer
 
     async def by_grant(self, grant: Grant) -> Viewer:
         try:

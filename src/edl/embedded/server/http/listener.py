@@ -13,7 +13,7 @@ from edl.embedded.server.http.freed_memory import FreedMemory
 from edl.embedded.server.http.node_proxy import NodeProxy
 from edl.embedded.server.storage.watch import Watch
 from edl.embedded.server.verbs.call import ANONYMOUS, JSON, Response, User, parse_query
-from edl.serving.http import listen
+from edl.serving.http import listen, proved
 
 BODY_LIMIT = 3 << 20
 BODY_SECONDS = 60.0
@@ -76,7 +76,8 @@ class HttpListener:
     async def _request(self, http: web.BaseRequest) -> Request:
         path, _, query = http.path_qs.partition("?")
         user = self._authenticate(http)
-        body = await self._read(http) if http.can_read_body else b""
+        strange = user is ANONYMOUS  # who may write nothing: what is sent is not even read
+        body = await self._read(http) if http.can_read_body and not strange else b""
         headers = http.headers
         return Request(
             http.method,
@@ -111,6 +112,7 @@ class HttpListener:
         user = self._api.tokens.user(token.strip()) if scheme.lower() == "bearer" else None
         if user is None:
             raise status.unauthorized()
+        proved(http)
         return user
 
     async def _stream(self, http: web.BaseRequest, watch: Watch) -> web.StreamResponse:
