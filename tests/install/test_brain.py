@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from edl.brain.client import BrainClient, BrainRefusalError
+from edl.brain.tokens import READER, subject_of
 from edl.cli.main import main
 from edl.install.brain import HOME, PROOF
 from edl.install.manifests import manifests
@@ -25,7 +26,7 @@ from edl.kube.rest.client import Client
 from edl.operator.brain import ensure_brain_secret, own_brain
 from edl.operator.credentials.identity import LIFETIME, RENEW_BEFORE, Identity, load_identity
 from edl.operator.resources import NAMESPACES, SECRETS
-from edl.operator.settings import BRAIN, BRAIN_PORT, NAMESPACE
+from edl.operator.settings import BRAIN, BRAIN_PORT, NAMESPACE, READER_TOKEN
 from edl.protocol.brain import Beginning
 from edl.protocol.job_facts import Features
 from tests.install.guard import Guard
@@ -107,6 +108,7 @@ async def test_the_secret_is_made_once_renewed_in_time_and_mended() -> None:
         assert await ensure_brain_secret(client, identity, NAMESPACE)
         first = await proof(client)
         assert not await ensure_brain_secret(client, identity, NAMESPACE)
+        assert subject_of(first["key"], first[READER_TOKEN].decode(), 0.0) == READER
         late = datetime.now(UTC) + LIFETIME - RENEW_BEFORE + timedelta(days=1)
         assert await ensure_brain_secret(client, identity, NAMESPACE, now=late)
         renewed = await proof(client)

@@ -10,10 +10,11 @@ from edl.embedded.server import ADMIN, Server
 from edl.embedded.server.http.direct import direct_transport
 from edl.install.manifests import manifests
 from edl.install.options import WEB, WEB_PORT, InstallOptions
-from edl.install.web import permissions
+from edl.install.web import PROOF, permissions
 from edl.kube.rest.access_reviews import Access, Identity, Reviews
 from edl.kube.rest.client import Client
 from edl.operator.crds import register_crds
+from edl.operator.settings import READER_TOKEN
 from edl.web.model.state import ClusterState
 from tests.install.guard import Guard
 
@@ -51,6 +52,16 @@ def test_its_account_may_write_nothing_and_read_no_secret() -> None:
         assert "secrets" not in permission.resources
         reviews = {"tokenreviews", "subjectaccessreviews"}
         assert set(permission.verbs) <= ({"create"} if set(permission.resources) & reviews else {"list", "watch"})
+
+
+@pytest.mark.case("attack-6")
+def test_it_holds_no_key_that_makes_tokens() -> None:
+    """Whoever breaks into the page reads the history, and can write none and shape no plan."""
+    pod = objects(InstallOptions(web=True))["Deployment"]["spec"]["template"]["spec"]
+    mounted = [one["key"] for volume in pod["volumes"] for one in volume.get("secret", {}).get("items", ())]
+    assert mounted == [READER_TOKEN, "ca.crt"]
+    (container,) = pod["containers"]
+    assert f"--brain-token={PROOF}/{READER_TOKEN}" in container["args"]
 
 
 async def test_its_account_suffices() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from edl.brain.sqlite import SqliteDatabase
+from edl.brain.tokens import READER, mint
 from edl.ledger.amounts import Amounts
 from edl.ledger.job_account import JobAccount, Spent
 from edl.ledger.uses import CapacityUse, Use
@@ -49,7 +50,7 @@ def news(name: str, namespace: str = "default", outcome: str = "deleted", uid: s
 @contextlib.asynccontextmanager
 async def remembering(tmp_path: Path) -> AsyncIterator[tuple[World, Caller]]:
     async with brain(SqliteDatabase(str(tmp_path / "brain.db")), clock=lambda: NOW + 1000) as caller:
-        history = BrainHistory(caller.url, lambda: KEY, clock=lambda: NOW + 1000, fresh=0.0)
+        history = BrainHistory(caller.url, lambda: mint(KEY, READER), clock=lambda: NOW + 1000, fresh=0.0)
         async with world(history=history) as there:
             yield there, caller
 
@@ -130,7 +131,7 @@ async def test_the_cluster_shows_why_free_capacity_is_of_no_use(tmp_path: Path) 
 
 
 async def test_a_brain_that_is_away_is_said_and_costs_nothing_else() -> None:
-    history = BrainHistory("http://127.0.0.1:9", lambda: KEY, fresh=0.0)
+    history = BrainHistory("http://127.0.0.1:9", lambda: mint(KEY, READER), fresh=0.0)
     async with world(history=history) as there:
         await there.job("a")
         await there.shown("a")

@@ -46,7 +46,7 @@ _GUARDS = {
 _CHOSEN = (
     (r" *imagePullSecrets:\n *- name: '@pullSecret@'\n", ".Values.pullSecret", ""),
     (r" *- --brain\n", ".Values.brain", ""),
-    (r" *- --brain-url=.*\n *- --brain-key=.*\n *- --brain-ca=.*\n", ".Values.brain", ""),
+    (r" *- --brain-url=.*\n *- --brain-token=.*\n *- --brain-ca=.*\n", ".Values.brain", ""),
     (r" *- podSelector:\n *matchLabels:\n *app.kubernetes.io/name: edl-web\n", ".Values.web", ""),
     (r" *- --actions\n", ".Values.webActions", ""),
     (r" *- --log-format=@logFormat@\n", 'ne .Values.logFormat "text"', ""),

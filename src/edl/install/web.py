@@ -1,8 +1,8 @@
 """Objects of the page: a Deployment with an account that reads what the page shows and asks who may see it.
 
-The account writes nothing: a change is made with the viewer's own credential. It holds no Secret; logs, Events and
-manifests are read by the viewers themselves. Its certificate is that of `web_secret`, or one of its own making, which
-is enough for API servers' proxies and `kubectl port-forward`.
+The account writes nothing: a change is made with the viewer's own credential. It reads no Secret; of Brain's the pod
+is given a reader's token alone. Logs, Events and manifests are read by the viewers themselves. Its certificate is that
+of `web_secret`, or one of its own making, which is enough for API servers' proxies and `kubectl port-forward`.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from edl.install.options import PART_OF, VERSION, WEB, WEB_PORT, InstallOptions
 from edl.install.permissions import READ, Permission
 from edl.install.pods import RESTRICTED, TMP, log_arguments, placement, pod_metadata, pull_secrets
 from edl.jobs.registry import KINDS
-from edl.operator.settings import BRAIN, BRAIN_PORT
+from edl.operator.settings import BRAIN, BRAIN_PORT, READER_TOKEN
 
 SELECTOR = {"app.kubernetes.io/name": WEB}
 LABELS = {**SELECTOR, **VERSION, **PART_OF}
@@ -94,7 +94,7 @@ def _pod(options: InstallOptions) -> dict[str, Any]:
     proof = {
         "secretName": BRAIN,
         "optional": True,
-        "items": [{"key": name, "path": name} for name in ("key", "ca.crt")],
+        "items": [{"key": name, "path": name} for name in (READER_TOKEN, "ca.crt")],
     }
     return {
         "serviceAccountName": WEB,
@@ -135,7 +135,7 @@ def arguments(options: InstallOptions) -> list[str]:
     """Of `edl web`."""
     brain = [
         f"--brain-url=https://{BRAIN}.{options.namespace}.svc:{BRAIN_PORT}",
-        f"--brain-key={PROOF}/key",
+        f"--brain-token={PROOF}/{READER_TOKEN}",
         f"--brain-ca={PROOF}/ca.crt",
     ]
     return [

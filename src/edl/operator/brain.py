@@ -14,17 +14,18 @@ import ssl
 from datetime import UTC, datetime
 
 from edl.api.kubernetes.core import Secret
-from edl.brain.tokens import METRICS, mint
+from edl.brain.tokens import METRICS, READER, mint
 from edl.certificates import Pair
 from edl.kube.rest.client import Client
 from edl.kube.rest.errors import ApiError, KubeError
 from edl.operator.credentials.identity import LIFETIME, RENEW_BEFORE, Identity
 from edl.operator.credentials.own_secret import find_secret, write_secret
-from edl.operator.settings import BRAIN, BRAIN_PORT, METRICS_TOKEN, BrainSettings
+from edl.operator.settings import BRAIN, BRAIN_PORT, METRICS_TOKEN, READER_TOKEN, BrainSettings
 
 log = logging.getLogger(__name__)
 
 EVERY, AGAIN = 3600.0, 15.0
+_TOKENS = {METRICS_TOKEN: METRICS, READER_TOKEN: READER}
 
 
 def own_brain(identity: Identity, namespace: str) -> BrainSettings:
@@ -72,7 +73,7 @@ def _made(identity: Identity, namespace: str) -> dict[str, bytes]:
         "ca.crt": identity.trusted.encode(),
         "tls.crt": pair.certificate,
         "tls.key": pair.key,
-        METRICS_TOKEN: mint(key, METRICS).encode(),
+        **{name: mint(key, subject).encode() for name, subject in _TOKENS.items()},
     }
 
 
@@ -82,7 +83,7 @@ def _serves(found: Secret, identity: Identity, namespace: str, now: datetime) ->
         pair = Pair(data["tls.crt"], data["tls.key"])
         pair.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         ours = (data["key"], data["ca.crt"]) == (own_brain(identity, namespace).key, identity.trusted.encode())
-        ours = ours and data[METRICS_TOKEN] == mint(data["key"], METRICS).encode()
+        ours = ours and all(data[name] == mint(data["key"], whose).encode() for name, whose in _TOKENS.items())
         authority = identity.authority
         lasts = pair.ends - now > RENEW_BEFORE or pair.ends >= authority.ends
         return ours and set(_names(namespace)) <= pair.hosts and lasts and authority.issued(pair)

@@ -20,6 +20,7 @@ BRAIN = "edl-brain"  # its Deployment, Service, Secret and claim
 BRAIN_PORT = 8500
 METRICS_PATH = "/metrics"
 METRICS_TOKEN = "metrics-token"  # in Brain's Secret: what who collects Brain's metrics shows it
+READER_TOKEN = "reader-token"  # beside it: with it the page reads the history, and can do nothing else
 TRUSTED = "trusted.crt"  # in the operators' Secret: the authorities that clients trust, for those who collect metrics
 WEBHOOK = "edl-operator"  # the Service by which API servers reach it, and its configuration
 

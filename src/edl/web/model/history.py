@@ -73,19 +73,19 @@ class NoHistory:
 
 
 class BrainHistory:
-    """One Brain at `url`; its `key` makes the token. It is read anew when Brain refuses it, since it may be replaced;
+    """One Brain at `url`. A reader's `token` is asked for anew when Brain refuses the last one: it may be replaced.
     `ca` names a file."""
 
     def __init__(
         self,
         url: str,
-        key: Callable[[], bytes],
+        token: Callable[[], str],
         *,
         ca: str = "",
         clock: Callable[[], float] = time.time,
         fresh: float = FRESH,
     ) -> None:
-        self._url, self._key, self._ca, self._clock, self._fresh = url, key, ca, clock, fresh
+        self._url, self._token, self._ca, self._clock, self._fresh = url, token, ca, clock, fresh
         self._turn = asyncio.Lock()
         self._client: BrainClient | None = None
         self._jobs: dict[JobKey, tuple[float, KeptJob]] = {}
@@ -143,13 +143,18 @@ class BrainHistory:
 
     def _connected(self) -> BrainClient:
         if self._client is None:
-            self._client = BrainClient(self._url, mint(self._key(), READER), ca=self._ca, timeout=TIMEOUT)
+            self._client = BrainClient(self._url, self._token(), ca=self._ca, timeout=TIMEOUT)
         return self._client
 
 
-def key_file(path: Path) -> Callable[[], bytes]:
-    """The key in a file, which may come later than we do."""
-    return lambda: read_key(path.read_bytes())
+def key_file(path: Path) -> Callable[[], str]:
+    """A token by the key in a file, which may come later than we do."""
+    return lambda: mint(read_key(path.read_bytes()), READER)
+
+
+def token_file(path: Path) -> Callable[[], str]:
+    """The token in a file, for who needs no key that opens everything."""
+    return lambda: path.read_text().strip()
 
 
 def kept_of(past: JobPast) -> KeptJob:

@@ -48,7 +48,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--policy", choices=tuple(POLICIES), default=DEFAULT_POLICY, help="the operator's, for plans (%(default)s)"
     )
     parser.add_argument("--brain-url", metavar="URL", help="the Brain that keeps the history (default: `edl up`'s)")
-    parser.add_argument("--brain-key", metavar="FILE", help="the key that its tokens are made with")
+    parser.add_argument("--brain-token", metavar="FILE", help="a reader's token for it (`edl brain token @reader`)")
+    parser.add_argument("--brain-key", metavar="FILE", help="in its place, the key that its tokens are made with")
     parser.add_argument("--brain-ca", metavar="FILE", help="who signed its certificate, if nobody public did")
     parser.add_argument("--max-load", default="0.97", metavar="X", help="the operator's, for plans (%(default)s)")
     parser.add_argument(
@@ -155,12 +156,13 @@ def _history(options: argparse.Namespace) -> "History":
     from pathlib import Path
 
     from edl.cli.connect.cluster import home
-    from edl.web.model.history import BrainHistory, NoHistory, key_file
+    from edl.web.model.history import BrainHistory, NoHistory, key_file, token_file
 
     if options.brain_url:
-        if not options.brain_key:
-            raise ValueError("--brain-url needs --brain-key: the key that Brain checks its callers' tokens with")
-        return BrainHistory(options.brain_url, key_file(Path(options.brain_key)), ca=options.brain_ca or "")
+        if not options.brain_token and not options.brain_key:
+            raise ValueError("--brain-url needs --brain-token: what Brain is shown to be read")
+        given = token_file(Path(options.brain_token)) if options.brain_token else key_file(Path(options.brain_key))
+        return BrainHistory(options.brain_url, given, ca=options.brain_ca or "")
     own = home()
     if options.viewers == "local" and is_local(options) and (own / "brain.url").exists():
         return BrainHistory((own / "brain.url").read_text().strip(), key_file(own / "brain.key"))
