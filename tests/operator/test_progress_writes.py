@@ -1,5 +1,9 @@
 """Progress that should be written has jobs reconciled: each every 30 s at most, 20 a second in all."""
 
+import asyncio
+
+import pytest
+
 from edl.operator.progress_writes import ProgressWrites
 from edl.operator.reconcile.job_key import JobKey
 from edl.operator.reconcile.shown_progress import eta_text, shown_progress
@@ -42,6 +46,31 @@ def test_twenty_at_a_time() -> None:
         10,
         0,
     ]
+
+
+@pytest.mark.case("attack-5")
+async def test_news_that_break_our_code_do_not_end_the_leader(caplog: pytest.LogCaptureFixture) -> None:
+    stage, rounds = Stage(), iter(range(3))
+    ended = asyncio.CancelledError
+
+    async def sleep(seconds: float) -> None:
+        if next(rounds, None) is None:
+            raise ended
+        stage.reports = {JobKey("kind", "ns", "good")}
+
+    def broken() -> list[JobKey]:
+        if stage.queued:
+            return []
+        stage.queued.append("asked")
+        raise OverflowError("int too large to convert to float")
+
+    writes = ProgressWrites(
+        stage._take, lambda key: stage.queued.append(key.name), broken, clock=lambda: stage.now, sleep=sleep
+    )
+    with pytest.raises(ended):
+        await writes.run()
+    assert stage.queued == ["asked", "good"]
+    assert "int too large" in caplog.text
 
 
 def test_what_a_person_reads() -> None:

@@ -25,6 +25,26 @@ def at(workers: int, throughput: float, *, nodes: int = 0, batch: int = 0, secon
     return MeasuredPoint(workers, nodes, batch, throughput, seconds)
 
 
+HUGE = "1" + "0" * 400
+
+
+@pytest.mark.case("attack-5")
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"points":[[2,1,0,10.0,5.0]],"per_step":3.0,"done":1,"total":{HUGE}}}',
+        f'{{"points":[[2,1,0,10.0,5.0]],"steps":true,"done":-{HUGE},"total":5}}',
+        f'{{"points":[[2,1,{HUGE},10.0,5.0]],"noise":1.0,"tuned_batch":{HUGE}}}',
+        f'{{"points":[[2,1,8,10.0,5.0,0.0,{HUGE}]]}}',
+    ],
+    ids=["total", "done", "batch", "samples"],
+)
+def test_numbers_that_no_arithmetic_holds_are_not_read(text: str) -> None:
+    """The attack: who may edit the job's ConfigMap wrote one, and no plan of the whole cluster could be made."""
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(text, type=Measurements)
+
+
 def test_samples_of_one_place_are_one_point() -> None:
     (point,) = measured(at(4, 100.0), at(4, 110.0), at(4, 90.0)).points
     assert point.throughput == pytest.approx(100.0, rel=0.01)

@@ -5,10 +5,13 @@ and of each at most every 30 s. Whether anything is written is the reconcile's t
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from edl.jobs.core.progress import EVERY
 from edl.operator.reconcile.job_key import JobKey
+
+log = logging.getLogger(__name__)
 
 INTERVAL = 1.0  # seconds between rounds
 MOST = 20  # jobs in each round
@@ -35,7 +38,10 @@ class ProgressWrites:
     async def run(self) -> None:
         while True:
             await self._sleep(INTERVAL)
-            self.requeue_due()
+            try:
+                self.requeue_due()
+            except Exception:  # what pods told is in it, and no job's nonsense may end the leader of all
+                log.exception("news of jobs were not handed on; they are asked for again")
 
     def requeue_due(self) -> None:
         for key in self._urgent():

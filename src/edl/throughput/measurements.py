@@ -5,6 +5,7 @@ measured last stay, and old samples of a point fade. Nonsense is not a measureme
 """
 
 import math
+from typing import Annotated
 
 import msgspec
 
@@ -14,19 +15,21 @@ MOST_SAMPLES = 50
 MOVED = 0.05  # a throughput that changes by less is the same
 MOST_WORKERS = 1_000_000
 LEAST, MOST = 1e-12, 1e15
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+"""Whoever may edit the job's state may write any number there; floats hold no larger one."""
 
 
 class MeasuredPoint(msgspec.Struct, frozen=True, array_like=True):
     """The mean throughput of so many workers on so many nodes (0: not known) with a batch (0: not known)."""
 
-    workers: int
-    nodes: int
-    batch: int
+    workers: Count
+    nodes: Count
+    batch: Count
     throughput: float
     seconds: float
     spread: float = 0.0
     """Standard deviation between samples, relative."""
-    samples: int = 1
+    samples: Count = 1
 
     @property
     def where(self) -> tuple[int, int, int]:
@@ -42,12 +45,12 @@ class Measurements(msgspec.Struct, frozen=True, omit_defaults=True):
     """Throughput counts steps."""
     per_step: float | None = None
     """Throughput's units in one of the steps that `done` and `total` count."""
-    done: int | None = None
-    total: int | None = None
+    done: Count | None = None
+    total: Count | None = None
     pause: float | None = None
     """Seconds that a change of size stopped training, as far as the reports tell."""
     noise: float | None = None
-    tuned_batch: int | None = None
+    tuned_batch: Count | None = None
 
     @property
     def remaining(self) -> float | None:

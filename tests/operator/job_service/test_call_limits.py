@@ -184,6 +184,31 @@ async def test_a_job_that_stores_too_much_is_refused_with_the_reason(world: Worl
     assert "all jobs together store" in (await refused.json())["error"]
 
 
+HUGE = 10**400
+
+
+@pytest.mark.parametrize("field", ["done", "total", "workers", "pass", "passes", "nodes", "batch", "tuned_batch"])
+async def test_a_figure_that_no_arithmetic_holds_is_refused(world: World, client: Client, field: str) -> None:
+    """The attack: one report that failed whoever looked at the job's progress next, the leader's loops among them."""
+    figures = {"done": 1, "total": 9, "throughput": 1.0}
+    assert (await call(client, "POST", "/progress", json=figures)).status == 200
+    for value in (HUGE, -HUGE, 2**60):
+        refused = await call(client, "POST", "/progress", json={**figures, "done": 2, field: value})
+        assert (refused.status, (await refused.json())["code"]) == (400, "bad-number")
+    world.now += 2
+    assert (await call(client, "POST", "/progress", json={**figures, "done": 3})).status == 200
+    last = world.service.last_progress(("ns", "j", "edl"))
+    assert last is not None
+    assert (last.done, last.left) == (3, 6.0)
+
+
+async def test_a_pace_that_no_arithmetic_holds_is_refused(world: World, client: Client) -> None:
+    for field in ("throughput", "left", "span", "pause", "epoch", "noise"):
+        refused = await call(client, "POST", "/progress", json={"done": 1, field: 1e300})
+        assert (refused.status, f"{field} is" in (await refused.json())["error"]) == (400, True)
+    assert (await call(client, "POST", "/progress", json={"done": 1, "loss": 1e300})).status == 200, "it may diverge"
+
+
 def lobby_agents(world: World) -> set[str]:
     session = world.service._sessions.get(("ns", "j", "edl"))
     lobby = session.rendezvous._lobby if session is not None else None

@@ -1,5 +1,9 @@
 """How a change of members was made, how long training stopped and what it cost, as the members say."""
 
+import pytest
+from prometheus_client import CollectorRegistry
+
+from edl.operator.metrics.jobs import ChangeMetrics
 from edl.protocol.rendezvous import Change, Training
 from edl.protocol.rounds import RoundChange
 from tests.operator.job_service.lobby_world import World
@@ -38,6 +42,22 @@ def test_a_restart_says_how_long_there_were_no_workers_and_not_what_was_lost() -
     world.state("a").restarted(1.5)
     world.report_changed(world.named("a"))
     assert world.lobby.change == RoundChange("run", 2, 2, 1, False, 1.5, -1, 0)
+
+
+@pytest.mark.case("attack-5")
+def test_whatever_agents_tell_is_counted_as_no_less_than_nothing() -> None:
+    """The attack: bytes below zero, which no counter takes: it failed, and with it the loop of the leader."""
+    world = living("a", "b")
+    world.target = 3
+    world.start("c")
+    world.prepare("c")
+    for pod in "abc":
+        state = world.state(pod)
+        state.live_on(ready=True, change=Change(state.number, True, -9e18, -9, -(2**62)))
+        world.report_changed(world.named(pod))
+    change = world.lobby.change
+    assert change == RoundChange("run", 2, 2, 3, True, 0.0, -1, 0)
+    ChangeMetrics(CollectorRegistry()).made([change])
 
 
 def test_older_agents_tell_nothing() -> None:

@@ -67,7 +67,8 @@ class Pods:
 
 
 def round_change(formed: Round, before: int, changes: Sequence[Change]) -> RoundChange | None:
-    """What all members of a round said of how they came into it; None until all have."""
+    """What all members of a round said of how they came into it; None until all have. They may say anything: what can
+    only be counted up is never below nothing."""
     if not before or not changes or any(change.round != formed.number for change in changes):
         return None
     return RoundChange(
@@ -76,7 +77,7 @@ def round_change(formed: Round, before: int, changes: Sequence[Change]) -> Round
         before=before,
         after=len(formed.members),
         in_place=formed.in_place,
-        pause=max(change.pause for change in changes),
-        lost=max(change.lost for change in changes),
-        sent=sum(change.received for change in changes),
+        pause=max(0.0, *(change.pause for change in changes)),
+        lost=max(-1, *(change.lost for change in changes)),
+        sent=sum(max(0, change.received) for change in changes),
     )

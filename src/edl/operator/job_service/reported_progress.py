@@ -4,10 +4,23 @@ In memory and safe to lose. Figures that were read out of log lines count only u
 """
 
 from edl.operator.job_service.group_commit import Clock
+from edl.operator.job_service.refusals import RefusedError
+from edl.protocol.errors import ErrorCode
 from edl.protocol.pace import Pace
 from edl.protocol.progress import LOG, LastProgress, Progress, ProgressReport
 
 FINISHED = 100
+LARGEST = 1 << 53  # of a figure: JSON has integers without end, and floats hold no more of them
+_ANY = ("loss",)  # it may diverge, and nothing is computed from it
+
+
+def check_figures(report: Progress) -> None:
+    """RefusedError if there is one that could not be reckoned with: whoever looks at the job's progress would fail."""
+    for name in Progress.__struct_fields__:
+        value = getattr(report, name)
+        if value is not None and name not in _ANY and not -LARGEST <= value <= LARGEST:
+            message = f"{name} is beyond belief: it must lie between -{LARGEST} and {LARGEST}"
+            raise RefusedError(400, ErrorCode.BAD_NUMBER, message)
 
 
 class ReportedProgress:

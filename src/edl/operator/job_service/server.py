@@ -32,6 +32,7 @@ from edl.operator.job_service.group_commit import INTERVAL, Clock, DurableState,
 from edl.operator.job_service.memory_budget import MemoryBudget
 from edl.operator.job_service.record import JobRecord, Jobs
 from edl.operator.job_service.refusals import NotLeadingError, RefusedError
+from edl.operator.job_service.reported_progress import check_figures
 from edl.operator.job_service.session import Session
 from edl.operator.job_service.state import LIMIT
 from edl.operator.job_service.store import Store
@@ -333,6 +334,7 @@ class JobService:
         return answer({})
 
     def _note_report(self, request: web.Request, session: Session, report: ProgressReport) -> None:
+        check_figures(report)
         session.reported(report)
         self._reported.add((request.match_info["namespace"], request.match_info["name"], session.record.tag))
 
