@@ -67,6 +67,10 @@ def test_it_is_asked_shown_and_remembers(url: str, home: Path, capsys: pytest.Ca
     assert main(["brain", "plan", "-f", str(home / "features.json")]) == 0
     asked = json.loads(capsys.readouterr().out)
     assert (asked["rule"], asked["roles"]["worker"]["replicas"]) == ("start-similar", 3)
+    evil = Features(program="a\x1b]0;owned\x07b")
+    client.begin("ns/evil/u", Beginning(evil))
+    assert main(["brain", "show", "ns/evil"]) == 0
+    assert "Program:  a\\x1b]0;owned\\x07b" in capsys.readouterr().out
     with pytest.raises(BrainRefusalError, match="403 foreign"):
         BrainClient(url, mint(key, "ns/other")).job("ns/ctr")
     with pytest.raises(BrainRefusalError, match="404"):

@@ -1,6 +1,7 @@
 """Escape sequences in what others wrote: shown, not obeyed."""
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -100,3 +101,17 @@ def test_amounts_keep_their_unit_beside_a_larger_one() -> None:
     assert _without_unit("16 GiB memory", "32 GiB memory") == "16"
     assert _without_unit("3 CPU", "8 CPU") == "3"
     assert _without_unit("1 GPU", "8 GPUs") == "1"
+
+
+def test_findings_in_a_manifest_of_somebody_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """YAML holds any character by its number, and what a refusal quotes is the file's."""
+    written = "a\\x1b]0;owned\\x07\\x9b31m\\u202eb"
+    manifest = tmp_path / "job.yaml"
+    lines = ["apiVersion: paddlepaddle.org/v1", "kind: TrainingJob", f'metadata: {{name: "{written}"}}',
+             f'spec: {{"{written}": 1, image: "{written}", trainer: {{min-instance: "{written}"}}}}']  # fmt: skip
+    manifest.write_text("\n".join(lines) + "\n")
+    assert main(["validate", "-f", str(manifest)]) == 1
+    assert main(["submit", "-f", str(manifest)]) == 1
+    said = capsys.readouterr()
+    assert "\\u202e" in said.out
+    assert not set("\x1b\x07\x9b\u202e") & set(said.out + said.err)

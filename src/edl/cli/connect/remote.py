@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from edl.cli.output.terminal import harmless
 from edl.kube.rest.remote_command import STDERR, CommandOptions, RemoteCommand, remote_command
 from edl.kube.rest.transport import HttpTransport
 
@@ -32,7 +33,7 @@ async def run_remotely(
             async with _sized(remote) if options.tty else contextlib.nullcontext():
                 await _talk(remote, stdin=options.stdin)
     if remote.failure:
-        print(f"edl: {remote.failure}", file=sys.stderr)
+        print(f"edl: {harmless(remote.failure)}", file=sys.stderr)
     return remote.exit_code or 0
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from edl.cli.errors import CommandError
 from edl.cli.output.tables import table
+from edl.cli.output.terminal import harmless
 
 if TYPE_CHECKING:
     from edl.scheduler.settings import Settings
@@ -58,9 +59,10 @@ def _simulate(objects: "Objects", options: argparse.Namespace, settings: "list[S
     from edl.scheduler.snapshot.builder import build_snapshot
 
     for problem in objects.problems:
-        print(f"edl: left out: {problem}", file=sys.stderr)
+        print(f"edl: left out: {harmless(problem)}", file=sys.stderr)
     for job in objects.invalid:
-        print(f"edl: left out: {job.kind} {job.namespace}/{job.name}: {job.problem}", file=sys.stderr)
+        told = f"{job.kind} {job.namespace}/{job.name}: {job.problem}"
+        print(f"edl: left out: {harmless(told)}", file=sys.stderr)
     if not objects.jobs:
         raise CommandError("there is no job to simulate")
     taken, takes = build_snapshot(objects), _takes(options)

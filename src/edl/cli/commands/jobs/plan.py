@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edl.cli.connect.cluster import add_cluster_options, with_cluster
 from edl.cli.errors import CommandError
 from edl.cli.output.tables import table
+from edl.cli.output.terminal import harmless
 
 if TYPE_CHECKING:
     from edl.kube.rest.client import Client
@@ -124,7 +125,7 @@ def _make(objects: "Objects", options: argparse.Namespace, now: float) -> int:
     settings = Settings(policy=options.policy, max_load=options.max_load, available=options.available)
     taken = build_snapshot(objects)
     for problem in objects.problems:
-        print(f"edl: left out: {problem}", file=sys.stderr)
+        print(f"edl: left out: {harmless(problem)}", file=sys.stderr)
     if options.ahead is not None:
         from edl.cli.output.forecasts import show_ahead
 

@@ -10,6 +10,7 @@ from edl.cli.connect.cluster import add_cluster_options, with_cluster
 from edl.cli.connect.jobs import JobSummary, resource_of, summarize
 from edl.cli.errors import CommandError
 from edl.cli.input.manifests import load
+from edl.cli.output.terminal import harmless
 from edl.jobs.registry import BY_API_VERSION
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def valid_manifests(files: Sequence[str]) -> list[dict[str, Any]]:
     report = list(inspected(load(files)))
     findings = [finding for _, found in report for finding in found]
     for finding in findings:
-        print(finding, file=sys.stderr)
+        print(harmless(str(finding)), file=sys.stderr)
     errors = sum(finding.severity == "error" for finding in findings)
     if errors:
         raise CommandError(

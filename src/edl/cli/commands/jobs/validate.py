@@ -12,6 +12,7 @@ import msgspec
 
 from edl.api.schema.problem import Path, path_text
 from edl.cli.input.manifests import Manifest, load
+from edl.cli.output.terminal import harmless
 from edl.jobs.admission import check
 
 SUMMARY = "check manifests and say everything that is wrong with them"
@@ -98,8 +99,9 @@ def _finding(manifest: Manifest, line: int, at: Path, message: str, severity: st
 
 def _print_text(manifest: Manifest, findings: list[Finding]) -> None:
     for finding in findings:
-        print(f"{finding}{f' (document {finding.document})' if finding.document > 1 else ''}")
+        print(harmless(f"{finding}{f' (document {finding.document})' if finding.document > 1 else ''}"))
     if not any(finding.severity == "error" for finding in findings):
         metadata = manifest.value["metadata"]
         name = metadata.get("name") or metadata.get("generateName")
-        print(f"{manifest.file}:{manifest.document.line_of(manifest.at)} {manifest.value['kind']} {name}: valid")
+        where = f"{manifest.file}:{manifest.document.line_of(manifest.at)}"
+        print(harmless(f"{where} {manifest.value['kind']} {name}: valid"))

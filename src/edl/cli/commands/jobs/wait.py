@@ -45,7 +45,7 @@ async def _wait(client: "Client", namespace: str, options: argparse.Namespace, s
         print(f"edl: not within {options.timeout}; they go on", file=sys.stderr)
         return TIMED_OUT
     for job in ended:
-        print(f"{job.label} {job.phase.lower()}")
+        print(harmless(f"{job.label} {job.phase.lower()}"))
     failed = [job for job in ended if job.phase.lower() == "failed"]
     for job in failed:
         print(f"edl: {job.label} failed: {harmless(cause_of(job) or job.reason)}", file=sys.stderr)

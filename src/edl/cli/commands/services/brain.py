@@ -238,12 +238,14 @@ def _age(moment: float, now: float) -> str:
 
 def _show(options: argparse.Namespace) -> int:
     from edl.cli.output.plan_history import history
+    from edl.cli.output.terminal import harmless
 
     if options.job.count("/") not in (1, 2):
         raise ValueError(f"{options.job!r} is no job: wants NAMESPACE/NAME, as `edl brain jobs` shows them")
     detail = brain_client(options).job(options.job)
     features = detail.job.features
-    print(f"Job:      {detail.job.job}\nStrategy: {features.strategy}\nProgram:  {features.program or '-'}")
+    told = {"Job:": detail.job.job, "Strategy:": features.strategy, "Program:": features.program or "-"}
+    print(harmless("\n".join(f"{what:<10}{text}" for what, text in told.items())))
     counted = f"{len(detail.samples)} samples, {len(detail.incidents)} incidents"
     print(f"Outcome:  {detail.job.outcome or _state(detail.job.updated, time.time())}, {counted}\n")
     print(history(detail.plans, time.time()))
