@@ -153,6 +153,7 @@ def test_sums_keep_their_family_of_suffixes(example: str, value: str, spelling: 
     assert quantity.like(example, quantity.nano(value)) == spelling
 
 
+@pytest.mark.case("attack-low-quantities")
 @pytest.mark.parametrize("text", ["1" * 101, "0." + "0" * 98 + "1", "1" + "0" * 5000, 10**101])
 def test_a_quantity_of_more_than_100_characters_is_refused(text: str | int) -> None:
     with pytest.raises(ValueError, match="characters"):
@@ -160,5 +161,6 @@ def test_a_quantity_of_more_than_100_characters_is_refused(text: str | int) -> N
     assert quantity.problem(text)
 
 
+@pytest.mark.case("attack-low-quantities")
 def test_a_quantity_of_100_characters_is_read() -> None:
     assert quantity.problem("0" * 99 + "1") is None

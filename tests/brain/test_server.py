@@ -171,6 +171,7 @@ async def test_a_list_shows_only_what_the_token_opens(call: Caller) -> None:
     assert [line["job"] for line in listed] == ["ns/first/u1"]
 
 
+@pytest.mark.case("attack-low-bearer")
 async def test_a_token_of_bytes_that_are_no_text_is_a_wrong_one(call: Caller) -> None:
     host, _, port = call.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))

@@ -16,6 +16,8 @@ from tests.brain.serving import KEY, Caller, brain
 from tests.brain.simulated import roles
 from tests.brain.test_server import Clock, call, clock, lead
 
+pytestmark = pytest.mark.case("attack-6")
+
 __all__ = ["call", "clock"]  # fixtures
 
 CTR = Features(program="python ctr.py", records=1e5, batch=64)

@@ -24,6 +24,7 @@ EVIL = "a\x1b]0;owned\x07\x1b[2Jb\x9b31mc\u202ed"
 SHOWN = "a\\x1b]0;owned\\x07\\x1b[2Jb\\x9b31mc\\u202ed"
 
 
+@pytest.mark.case("attack-low-terminal")
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -38,6 +39,7 @@ def test_what_a_terminal_would_act_upon_is_written_out(text: str, shown: str) ->
     assert harmless(text) == shown
 
 
+@pytest.mark.case("attack-low-terminal")
 def test_tables_news_findings_and_errors_pass_that_way(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +57,7 @@ def test_tables_news_findings_and_errors_pass_that_way(
     assert not set("\x1b\x07\x9b\u202e") & set(written.out + written.err)
 
 
+@pytest.mark.case("attack-low-terminal")
 def test_log_lines_are_shown_in_a_terminal_and_untouched_in_a_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +69,7 @@ def test_log_lines_are_shown_in_a_terminal_and_untouched_in_a_file(
     assert capsys.readouterr().out == f"pod-0: {SHOWN}\n"
 
 
+@pytest.mark.case("attack-low-terminal")
 def test_the_view_that_renews_itself_shows_names_reasons_news_and_lines_harmless() -> None:
     written = io.StringIO()
     screen = RichScreen(Console(file=written, width=300, highlight=False, force_terminal=False))
@@ -103,6 +107,7 @@ def test_amounts_keep_their_unit_beside_a_larger_one() -> None:
     assert _without_unit("1 GPU", "8 GPUs") == "1"
 
 
+@pytest.mark.case("attack-low-terminal")
 def test_findings_in_a_manifest_of_somebody_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """YAML holds any character by its number, and what a refusal quotes is the file's."""
     written = "a\\x1b]0;owned\\x07\\x9b31m\\u202eb"

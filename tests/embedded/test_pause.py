@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from edl.embedded.controllers.nodes import WatchedTime
 from edl.embedded.controllers.run import controllers
 from edl.embedded.server import ADMIN, Server
@@ -59,6 +61,7 @@ def test_time_that_nobody_watched_does_not_count() -> None:
     assert [watched.at(now) for now in (100.0, 101.0, 102.5, 162.5, 163.0)] == [0.0, 1.0, 2.5, 4.5, 5.0]
 
 
+@pytest.mark.case("attack-1")
 async def test_a_node_posts_its_status_again_when_the_server_has_another(tmp_path: Path) -> None:
     lost = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2020-01-01T00:00:00Z"}
     disk = {"type": "DiskPressure", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}
@@ -117,6 +120,7 @@ class CuttableTransport:
         await self._inner.close()
 
 
+@pytest.mark.case("attack-1")
 async def test_a_node_that_was_cut_off_comes_back_with_its_pods(tmp_path: Path) -> None:
     async with Server(None, tokens={TOKEN: ADMIN}) as server, AsyncExitStack() as stack:
         account = ClientConfig(server.url, fixed_auth(Auth({"Authorization": f"Bearer {TOKEN}"})))
@@ -156,6 +160,7 @@ async def cluster_process(home: Path) -> AsyncIterator[tuple[int, Cluster]]:
         await process.wait()
 
 
+@pytest.mark.case("attack-1")
 async def test_a_cluster_that_slept_finds_its_pods_running(tmp_path: Path) -> None:
     async with cluster_process(tmp_path) as (pid, cluster):
         await cluster.create(PODS, pod("before", script=FOREVER, tolerations=HASTY))

@@ -16,6 +16,8 @@ from edl.kube.rest.resource import Resource
 from tests.embedded.cluster_fixture import PODS, Cluster, eventually, pod
 from tests.embedded.shortage import Shortage
 
+pytestmark = pytest.mark.case("attack-11")
+
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 
 

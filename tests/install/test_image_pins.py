@@ -8,6 +8,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+pytestmark = pytest.mark.case("attack-13")
+
 ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"([A-Za-z0-9_.-]+)==(\S+)[^\n]*((?:\n    --hash=sha256:[0-9a-f]{64}(?: \\\\)?)*)", re.MULTILINE)
 

@@ -79,6 +79,7 @@ def test_parts_can_be_left_out() -> None:
     assert of_kind(manifests(InstallOptions()), "CustomResourceDefinition") == crds()
 
 
+@pytest.mark.case("attack-13")
 def test_operators_and_brain_have_no_privilege() -> None:
     (namespace,) = of_kind(manifests(InstallOptions()), "Namespace")
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -124,6 +125,7 @@ def test_the_job_service_is_where_pods_look_for_it() -> None:
     assert (port["name"], port["port"]) == (PORT_NAME, SERVICE_PORT)
 
 
+@pytest.mark.case("attack-4")
 def test_rights_are_few_and_have_reasons() -> None:
     permissions = [*cluster_permissions("ml"), *namespace_permissions()]
     assert all(permission.reason for permission in permissions)
@@ -228,6 +230,7 @@ def test_every_cache_may_be_filled_and_every_child_be_made() -> None:
         assert (resource_of(kind).group, f"{resource_of(kind).plural}/status", "patch") in allowed()
 
 
+@pytest.mark.case("attack-13")
 def test_only_job_pods_reach_the_job_service_and_with_operators_brain() -> None:
     policies = {
         body["metadata"]["name"]: body["spec"] for body in of_kind(manifests(InstallOptions()), "NetworkPolicy")
@@ -249,6 +252,7 @@ def test_only_job_pods_reach_the_job_service_and_with_operators_brain() -> None:
         assert chosen["metadata"]["name"] == name
 
 
+@pytest.mark.case("attack-13")
 def test_api_servers_and_collectors_of_metrics_are_let_in_where_they_are_named() -> None:
     options = InstallOptions(api_server_cidr="10.0.0.0/24", metrics_from="monitoring", brain=False)
     (policy,) = of_kind(manifests(options), "NetworkPolicy")
@@ -268,6 +272,7 @@ def _exists(label: str) -> Data:
     return {"key": label, "operator": "Exists"}
 
 
+@pytest.mark.case("attack-13")
 def test_metrics_are_served_where_the_service_leads_and_collected_over_tls() -> None:
     objects = manifests(InstallOptions(service_monitor=True))
     (monitor,) = [one for one in of_kind(objects, "ServiceMonitor") if one["metadata"]["name"] == "edl-operator"]

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from edl.install.manifests import manifests
 from edl.install.options import InstallOptions
 from edl.install.permissions import READ, Permission, cluster_permissions, limited_permissions
@@ -11,6 +13,8 @@ from edl.operator.settings import NAMESPACE
 from tests.install.guard import Guard
 from tests.install.test_permissions import LOCAL, prepared
 from tests.operator.stage import Wire, manifest, stage
+
+pytestmark = pytest.mark.case("attack-4")
 
 
 def elsewhere(name: str) -> dict[str, Any]:

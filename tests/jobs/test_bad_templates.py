@@ -57,6 +57,7 @@ def worlds(template: Data) -> Iterator[World]:
     yield EasydlWorld(easydl(trainer={"template": template}))
 
 
+@pytest.mark.case("attack-low-volumes")
 def test_whatever_a_template_holds_it_is_refused_or_works() -> None:
     for template in templates():
         for world in worlds(template):
@@ -68,6 +69,7 @@ def test_whatever_a_template_holds_it_is_refused_or_works() -> None:
                 world.live()
 
 
+@pytest.mark.case("attack-low-volumes")
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
@@ -82,5 +84,6 @@ def test_a_list_without_objects_is_refused_by_its_place(spec: Data, problem: str
         assert any(str(one).endswith(problem) for one in errors(check(world.job).problems)), check(world.job).problems
 
 
+@pytest.mark.case("attack-low-volumes")
 def test_the_jobs_own_volumes_are_objects_too() -> None:
     assert errors(check(manifest(volumes=["oops"])).problems)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tests.jobs.test_second_reconcile import WORLDS
 from tests.jobs.world import World
 
+pytestmark = pytest.mark.case("attack-2")
+
 LEAD = {"training": "trainer", "pytorch": "worker", "easydl": "worker"}
 ELSEWHERE = {"apiVersion": "batch/v1", "kind": "Job", "name": "theirs", "uid": "uid-9", "controller": True}
 

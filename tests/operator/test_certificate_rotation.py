@@ -68,6 +68,7 @@ async def test_a_secret_that_was_deleted_is_written_again() -> None:
         assert await load_identity(scene.client, "ns", "s", NAMES) == running.identity
 
 
+@pytest.mark.case("attack-3")
 async def test_another_key_and_authority_end_the_process_and_running_pods_keep_their_access() -> None:
     """Somebody puts another Secret there, or a new operator made one before the last old one ended."""
     async with stage() as scene:
@@ -89,6 +90,7 @@ async def test_another_key_and_authority_end_the_process_and_running_pods_keep_t
         assert after.identity.token("uid") != running.identity.token("uid")
 
 
+@pytest.mark.case("attack-3")
 async def test_one_replacement_within_another_keeps_the_first_pods_served() -> None:
     async with stage() as scene:
         await scene.client.create(NAMESPACES, SPACE)
@@ -115,6 +117,7 @@ async def test_the_last_one_hands_over_what_it_alone_knows() -> None:
         await presented(await rotation(scene), ending.identity.ca)
 
 
+@pytest.mark.case("attack-3")
 async def test_an_authority_is_replaced_on_request_under_running_pods() -> None:
     """Until all pods that know only the former one are gone it issues the certificate; then the new one does."""
     async with stage() as scene:

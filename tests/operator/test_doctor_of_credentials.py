@@ -14,6 +14,8 @@ from edl.operator.credentials.identity import Identity, Previous, load_identity
 from edl.operator.resources import NAMESPACES
 from tests.operator.stage import stage
 
+pytestmark = pytest.mark.case("attack-3")
+
 NAMES = ["localhost"]
 
 

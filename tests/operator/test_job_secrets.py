@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from edl.jobs.core.actions import Create
 from edl.operator.reconcile.action_runner import ActionResults, ActionRunner
 from edl.operator.resources import NAMESPACES, SECRETS, TRAINING_JOBS
@@ -36,6 +38,7 @@ async def said(scene: Stage) -> dict[str, str]:
     return {name: base64.b64decode(value).decode() for name, value in found["data"].items()}
 
 
+@pytest.mark.case("attack-3")
 async def test_a_job_s_secret_follows_when_key_or_authority_were_replaced() -> None:
     async with own_space() as scene:
         await run(scene, secret("old"))
@@ -59,6 +62,7 @@ async def test_an_immutable_one_is_only_looked_at() -> None:
         assert (await said(scene))["ca.crt"] == "old"
 
 
+@pytest.mark.case("attack-2")
 async def test_somebody_else_s_is_left_alone() -> None:
     """Also one of an earlier job of the name, and one that bears no owner at all."""
     async with own_space() as scene:

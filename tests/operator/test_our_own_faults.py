@@ -28,6 +28,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
+@pytest.mark.case("attack-low-own-faults")
 async def test_a_job_that_breaks_our_code_says_so_and_the_others_never_notice(broken: set[str]) -> None:
     async with stage() as scene, scene.operator() as wire:
         await scene.submit("bad")

@@ -21,6 +21,8 @@ from edl.operator.resources import NAMESPACES, PODS, SERVICES, TRAINING_JOBS
 from edl.operator.trainer_requests import TrainerRequestHandler
 from tests.operator.stage import Stage, stage
 
+pytestmark = pytest.mark.case("attack-2")
+
 KEY = JobKey("trainingjobs.paddlepaddle.org", "default", "j")
 
 

@@ -44,6 +44,7 @@ def through(kind: str, uid: str, name: str = "a-trainer", **more: Any) -> Data:
 # Whose a pod is
 
 
+@pytest.mark.case("attack-2")
 @pytest.mark.parametrize(
     ("one", "ours"),
     [

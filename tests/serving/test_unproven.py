@@ -7,6 +7,8 @@ import pytest
 from edl.serving.scarcity import Notice
 from edl.serving.unproven import Unproven
 
+pytestmark = pytest.mark.case("attack-9")
+
 
 def test_the_oldest_of_the_peer_that_has_most_goes_first() -> None:
     waiting: Unproven[str] = Unproven()

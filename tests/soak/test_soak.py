@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.case("attack-1"), pytest.mark.kube, pytest.mark.timeout(900)]
 
 
 def test_three_minutes_of_faults_leave_every_job_right() -> None:

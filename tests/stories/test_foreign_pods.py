@@ -6,7 +6,7 @@ from edl.api.kubernetes.core import Pod
 from edl.operator.resources import NAMESPACES, PODS
 from tests.stories.story import ACCOUNTS, OBEDIENT, Data, Story
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.case("attack-2"), pytest.mark.timeout(240)]
 
 
 @pytest.fixture

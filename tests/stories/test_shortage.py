@@ -43,6 +43,7 @@ class Shrinking:
         await self._elastic.story.delete(PODS, live["metadata"]["name"], grace=0)
 
 
+@pytest.mark.case("attack-11")
 async def test_a_job_goes_on_smaller_while_a_machine_lacks_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,12 @@ from tests.tier_kube.cluster.kubectl import Kubectl, KubectlError, eventually
 from tests.tier_kube.clusters import OPERATOR
 from tests.tier_kube.installed import Installation, edl, training_job, until_phase
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(240), pytest.mark.xdist_group("cluster")]
+pytestmark = [
+    pytest.mark.case("attack-4"),
+    pytest.mark.kube,
+    pytest.mark.timeout(240),
+    pytest.mark.xdist_group("cluster"),
+]
 
 
 @pytest.fixture

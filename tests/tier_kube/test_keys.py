@@ -29,7 +29,7 @@ from tests.tier_kube.installed import (
 
 TASKS = 600  # more than the first two trainers, of a second each, have time for
 PACE = "case $(hostname) in fit-trainer-[01]*) export SECONDS_PER_TASK=1;; *) export SECONDS_PER_TASK=0.02;; esac"
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(420), pytest.mark.xdist_group("ha")]
+pytestmark = [pytest.mark.case("attack-3"), pytest.mark.kube, pytest.mark.timeout(420), pytest.mark.xdist_group("ha")]
 # Ends with 3 if nobody serves it for a minute.
 CALLS = """
 import json, os, ssl, sys, time, urllib.request
@@ -198,6 +198,7 @@ except urllib.error.HTTPError as error:
 """
 
 
+@pytest.mark.case("attack-13")
 def test_metrics_are_for_accounts_that_may_get_them(pair: Kubectl, jobs: Kubectl) -> None:
     """Asked for by a pod of a job, with three tokens; the certificate is the job service's."""
     for name in ("collector", "stranger"):

@@ -295,6 +295,7 @@ def test_the_state_of_a_home_is_readable_by_its_owner_alone(tmp_path: Path) -> N
     claim.close()
 
 
+@pytest.mark.case("attack-7")
 def test_the_log_of_a_running_cluster_is_bounded_and_written_on(tmp_path: Path) -> None:
     """It is rotated under those who write: they hold the same file, whatever it is called."""
     log = tmp_path / "up.log"
@@ -321,6 +322,7 @@ def test_a_home_that_cannot_be_used_is_said_in_a_line(tmp_path: Path, trouble: s
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.case("attack-low-read-only-home")
 def test_a_read_only_home_is_said_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read_only(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -330,6 +332,7 @@ def test_a_read_only_home_is_said_in_a_line(tmp_path: Path, monkeypatch: pytest.
         Home(tmp_path).claim()
 
 
+@pytest.mark.case("attack-low-up-json")
 @pytest.mark.parametrize(
     "content",
     [

@@ -28,6 +28,7 @@ async def test_output_is_logged_with_time_stream_and_completeness(tmp_path: Path
     assert (tmp_path / "0.log").read_text().startswith("20")
 
 
+@pytest.mark.case("attack-7")
 async def test_much_output_is_complete_and_rotated(tmp_path: Path) -> None:
     script = "import sys\nfor i in range(40000): print(i, 'x' * 50)"
     launch = Launch(

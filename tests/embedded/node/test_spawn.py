@@ -11,6 +11,7 @@ from edl.embedded.node.supervisor.container import Container
 from edl.embedded.node.supervisor.spawn import Command, Failure, SandboxSpec, spawn
 
 
+@pytest.mark.case("attack-11")
 @pytest.mark.parametrize(
     ("number", "stage"),
     [

@@ -120,6 +120,7 @@ def test_mounts(tmp_path: Path) -> None:
         mounts_of(one, {}, {})
 
 
+@pytest.mark.case("attack-low-data-tmp")
 def test_containers_that_start_together_write_their_volume_at_once(tmp_path: Path) -> None:
     """Each with other contents, as when a ConfigMap changes meanwhile: none fails, and one of them holds."""
     place, versions = tmp_path / "v", [{"a": (f"{number}".encode() * 1000, 0o644)} for number in range(8)]
@@ -131,6 +132,7 @@ def test_containers_that_start_together_write_their_volume_at_once(tmp_path: Pat
     assert len(list(place.glob("..*"))) == 2, "the link and what it leads to"
 
 
+@pytest.mark.case("attack-low-data-tmp")
 def test_what_a_crash_left_of_a_volume_is_in_nobodys_way(tmp_path: Path) -> None:
     place = tmp_path / "v"
     write_files(place, {"a": (b"old", 0o644)})

@@ -80,6 +80,7 @@ async def test_broken_http(listening: Server, chunks: tuple[bytes, ...]) -> None
     await still_serves(listening)
 
 
+@pytest.mark.case("attack-low-bearer")
 async def test_a_token_that_is_no_text_is_no_token(listening: Server) -> None:
     answer = await raw(listening, b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 401")
@@ -108,6 +109,7 @@ def resident_mib() -> float:
     return int(line.split()[1]) / 1024
 
 
+@pytest.mark.case("attack-low-malformed")
 async def test_refused_requests_leave_no_memory_behind(monkeypatch: pytest.MonkeyPatch, listening: Server) -> None:
     monkeypatch.setattr("edl.embedded.server.http.freed_memory._SECONDS", 0.2)
     body = b'{"spec":{"finalizers":"' + b"x" * 2_900_000 + b'"}}'
@@ -125,6 +127,7 @@ async def test_refused_requests_leave_no_memory_behind(monkeypatch: pytest.Monke
     assert resident_mib() < before + 40
 
 
+@pytest.mark.case("attack-low-malformed")
 async def test_two_thousand_malformed_requests_leave_no_memory_behind(
     monkeypatch: pytest.MonkeyPatch, listening: Server
 ) -> None:

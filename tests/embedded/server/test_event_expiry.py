@@ -7,6 +7,8 @@ import pytest
 from edl.embedded.server import ADMIN, Server, event_expiry
 from tests.embedded.server.requests import ask, watch
 
+pytestmark = pytest.mark.case("attack-7")
+
 EVENTS = "/api/v1/namespaces/default/events"
 START = 1_800_000_000.0
 

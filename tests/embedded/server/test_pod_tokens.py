@@ -8,6 +8,8 @@ from edl.embedded.server import ADMIN, Server, User
 from tests.conformance.samples import DEFINITIONS, GADGETS, definition, gadget, made, pod
 from tests.embedded.server.requests import ask
 
+pytestmark = pytest.mark.case("attack-12")
+
 TOKENS = {"t": ADMIN}
 
 POD_MAY: list[tuple[str, str, Any]] = [

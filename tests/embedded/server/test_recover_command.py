@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from edl.embedded.server import ADMIN, Server
 from tests.conformance.samples import config
 from tests.embedded.server.requests import ask
@@ -18,6 +20,7 @@ def edl(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
 
 
+@pytest.mark.case("attack-10")
 async def test_up_with_a_damaged_store(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)

@@ -14,6 +14,8 @@ from edl.embedded.server.crds import patterns
 from tests.conformance.samples import config
 from tests.embedded.server.requests import ask
 
+pytestmark = pytest.mark.case("attack-8")
+
 MAPS = "/api/v1/namespaces/default/configmaps"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
@@ -68,6 +70,7 @@ async def test_a_pattern_that_backtracks(server: Server) -> None:
     assert (await ask(server, "POST", THINGS, THING | {"spec": {"text": "a" * 26}}))[0] == 201
 
 
+@pytest.mark.case("attack-low-jsonschema")
 @pytest.mark.parametrize(
     ("pattern", "good", "bad"),
     [

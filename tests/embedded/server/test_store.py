@@ -120,6 +120,7 @@ async def test_a_failing_listener_harms_nobody(tmp_path: Path, caplog: pytest.Lo
     await store.close()
 
 
+@pytest.mark.case("attack-1")
 async def test_a_full_disk_fails_the_write_and_nothing_else(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
     await put(store, "before")
@@ -293,6 +294,7 @@ async def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
         Store(tmp_path / "nowhere" / "s.db")
 
 
+@pytest.mark.case("attack-7")
 async def test_the_log_stays_bounded_under_steady_writes(tmp_path: Path) -> None:
     """Never a turn without a write, so that SQLite by itself never begins its log anew."""
     store = Store(tmp_path / "s.db", log_limits=LogLimits(checkpoint_bytes=100_000, most_bytes=400_000))
@@ -367,6 +369,7 @@ async def killed(path: Path, at: Path, count: int = 30) -> None:
     await store.close()
 
 
+@pytest.mark.case("attack-10")
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_damaged_log_is_noticed_and_nearly_all_of_it_comes_back(tmp_path: Path, seed: int) -> None:
     path, log = tmp_path / "s.db", tmp_path / "s.db-wal"
@@ -387,6 +390,7 @@ async def test_a_damaged_log_is_noticed_and_nearly_all_of_it_comes_back(tmp_path
     await store.close()
 
 
+@pytest.mark.case("attack-10")
 async def test_the_message_counts_what_is_behind_the_damage(tmp_path: Path) -> None:
     path, log = tmp_path / "s.db", tmp_path / "s.db-wal"
     await killed(tmp_path / "running.db", path)
@@ -424,6 +428,7 @@ async def test_frames_of_an_earlier_round_of_the_log_are_no_damage(tmp_path: Pat
     await copied.close()
 
 
+@pytest.mark.case("attack-10")
 @pytest.mark.parametrize("column", ["resource", "namespace", "name", "deleted", "rv"])
 async def test_a_damaged_key_is_noticed(tmp_path: Path, column: str) -> None:
     path = tmp_path / "s.db"

@@ -18,6 +18,8 @@ from edl.operator.job_service.session import MAX_UNKNOWN_PODS, Session
 from edl.operator.job_service.state import MAX_KEYS, JobState, Value, put
 from tests.operator.job_service.test_server import Client, World, call, client, world
 
+pytestmark = pytest.mark.case("attack-5")
+
 __all__ = ["client", "world"]  # fixtures
 
 
@@ -128,6 +130,7 @@ def test_a_job_has_so_many_keys_at_most() -> None:
     assert put(state, "k0", b"x", None)[0].values["k0"].data == b"x"
 
 
+@pytest.mark.case("attack-low-bearer")
 @pytest.mark.parametrize("header", ["Authorization", "EDL-Token", "EDL-Slot"])
 async def test_bytes_that_are_no_text_are_refused_like_any_other_mistake(world: World, header: str) -> None:
     world.service.lead()

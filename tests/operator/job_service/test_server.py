@@ -82,6 +82,7 @@ async def put(client: Client, key: str, data: bytes, version: int | None = None,
     return await call(client, "PUT", f"/kv/{key}", data=data, headers=headers, slot=slot)
 
 
+@pytest.mark.case("attack-low-existence")
 @pytest.mark.parametrize(
     ("token", "job", "status", "code"),
     [

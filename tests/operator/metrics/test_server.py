@@ -17,6 +17,8 @@ from edl.kube.rest.errors import ConnectionLostError
 from edl.kube.rest.resource import Resource
 from edl.operator.metrics.server import MetricsServer
 
+pytestmark = pytest.mark.case("attack-13")
+
 AUTHORITY = Authority.create("test")
 
 
@@ -97,6 +99,7 @@ async def test_nobody_else_does(authorization: str | None, status: int) -> None:
         assert "edl_jobs" not in text
 
 
+@pytest.mark.case("attack-low-bearer")
 async def test_a_token_of_bytes_that_are_no_text_is_none() -> None:
     async with serving() as scene:
         trust = ssl.create_default_context(cadata=AUTHORITY.pair.certificate.decode())

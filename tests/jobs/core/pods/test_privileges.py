@@ -7,6 +7,8 @@ import pytest
 from edl.jobs.core.pods.privileges import unprivileged
 from tests.jobs.test_second_reconcile import WORLDS
 
+pytestmark = pytest.mark.case("attack-13")
+
 OWN = "edl:1"
 POD = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
