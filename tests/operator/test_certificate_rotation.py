@@ -88,6 +88,9 @@ async def test_another_key_and_authority_end_the_process_and_running_pods_keep_t
         assert began == running.identity.token("uid"), "a job that runs keeps the token that its pods show each other"
         assert after.identity.token("uid", created=time.time() + 60) == other.token("uid")
         assert after.identity.token("uid") != running.identity.token("uid")
+        late = time.time() + OVERLAP + 60
+        assert after.identity.former_tokens("uid", created=0.0) == after.identity.former_tokens("uid")
+        assert after.identity.former_tokens("uid", created=late) == (), "a key that was stolen opens no later job"
 
 
 @pytest.mark.case("attack-3")

@@ -78,7 +78,7 @@ class Records:
         record = self._kept[entry.key] = JobRecord(
             uid=entry.uid,
             token=self._identity.token(entry.uid, entry.created),
-            former_tokens=self._identity.former_tokens(entry.uid),
+            former_tokens=self._identity.former_tokens(entry.uid, entry.created),
             tag=kind.tag,
             phase=status.phase,
             size=scale.current if scale is not None else 0,

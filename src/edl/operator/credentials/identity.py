@@ -77,9 +77,12 @@ class Identity(msgspec.Struct, frozen=True):
         oldest_first = zip(reversed(self.previous.keys), reversed(self.previous.replaced), strict=True)
         return next((key for key, replaced in oldest_first if created < replaced), self.key)
 
-    def former_tokens(self, job_uid: str) -> tuple[str, ...]:
-        """What pods of the job may have besides, by the present key and those before it; none if it never changed."""
-        keys = self.previous.keys if self.previous is not None else ()
+    def former_tokens(self, job_uid: str, created: float | None = None) -> tuple[str, ...]:
+        """What pods of the job may have besides, by the present key and those before it; none if it never changed.
+        A key that was replaced long before the job was created opens nothing of it: it may have been stolen."""
+        previous = self.previous or Previous((), (), "", "")
+        known = zip(previous.keys, previous.replaced, strict=True)
+        keys = [key for key, replaced in known if created is None or created < replaced + OVERLAP]
         others = tuple(key for key in keys if key != self.key)
         return tuple(_token(key, job_uid) for key in (self.key, *others)) if others else ()
 
