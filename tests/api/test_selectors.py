@@ -84,3 +84,11 @@ def test_refused_text(text: str, why: str) -> None:
     with pytest.raises(selector_text.SelectorError) as refused:
         selector_text.parse(text)
     assert why in str(refused.value)
+
+
+@pytest.mark.case("attack-5")
+@pytest.mark.parametrize("bound", ["9" * 5000, "-" + "9" * 5000, str(2**63), "9" * 21])
+def test_a_bound_that_no_integer_holds_matches_nothing(bound: str) -> None:
+    """The attack: a pod that asks for nodes with a label above a number of 5,000 digits failed every plan."""
+    for operator in ("Gt", "Lt"):
+        assert not selectors.requirement_holds(LabelRequirement("size", operator, (bound,)), LABELS)

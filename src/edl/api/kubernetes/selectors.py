@@ -10,6 +10,7 @@ from typing import Any
 
 from edl.api.kubernetes.meta import LabelRequirement, LabelSelector
 
+_LONGEST = 20
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
@@ -37,8 +38,9 @@ def _compares(value: str, operator: str, bound: str) -> bool:
 
 
 def is_integer(text: str) -> bool:
-    """As Go reads integers: a sign and ASCII digits, no spaces and no underscores."""
-    return _INTEGER.fullmatch(text) is not None
+    """As Go reads integers: a sign and ASCII digits, no spaces and no underscores, within 64 bits. Whoever writes a pod
+    may name any number, and Python refuses to read those of thousands of digits."""
+    return len(text) <= _LONGEST and _INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 
 
 def requirement_holds(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
