@@ -226,11 +226,13 @@ async def test_a_call_with_a_token_outlives_any_number_of_strangers(small: tuple
         one.close()
 
 
-async def test_a_header_that_nobody_looked_at_proves_nothing(small: tuple[int, list[str]]) -> None:
+async def test_a_header_that_nobody_looked_at_proves_nothing() -> None:
     """The attack: strangers who send any token, to where none is asked for. Once each kept its connection by that."""
+    limits = http.HttpLimits(connections=20, unproven=8, grace=0.05)
+    runner = await http.serve_app(web.Application(), "127.0.0.1", 0, limits=limits)
     made = []
     for _ in range(16):
-        reader, writer = await asyncio.open_connection("127.0.0.1", small[0])
+        reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
         writer.write(b"GET /nowhere HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 404")
         assert await reader.readuntil(b"404: Not Found")
@@ -241,6 +243,7 @@ async def test_a_header_that_nobody_looked_at_proves_nothing(small: tuple[int, l
                 assert await reader.read() == b"", "it went for a later one"
     for _, one in made:
         one.close()
+    await runner.cleanup()
 
 
 async def test_of_too_many_connections_those_that_rest_go(small: tuple[int, list[str]]) -> None:
