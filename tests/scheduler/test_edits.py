@@ -126,3 +126,33 @@ def test_a_maximum_that_is_raised_is_obeyed_at_once(kind: Any) -> None:
 def test_the_notes_of_a_trainers_plan_say_whether_it_is_urgent() -> None:
     assert PLAN_URGENT not in plan_of(2, 1, BY_TRAINER)["metadata"]["annotations"]
     assert plan_of(2, 1, FOR_OOM)["metadata"]["annotations"][PLAN_URGENT] == "true"
+
+
+def granted_plan(*, reached: bool) -> Data:
+    """An EasyDL job whose trainer runs, and whose plan was granted two workers that it may not have."""
+    job = easydl_job(2, scaled_ago=30)
+    refused = {"type": "Refused", "status": "True", "message": "violates PodSecurity", "lastTransitionTime": stamp(20)}
+    job["status"] |= {"conditions": [refused], "minimumReached": reached}
+    return job
+
+
+@pytest.mark.parametrize(("reached", "target"), [(False, 0), (True, 1)])
+def test_26_a_plan_whose_pods_are_refused_gives_back_what_it_was_granted(reached: bool, target: int) -> None:
+    """That its trainer runs does not mean that its workers ever did."""
+    job = granted_plan(reached=reached)
+    plan = planned(node("n1", cpu=16), job, easydl_pods(job, 0), plan_of(2, 1, BY_TRAINER), **ALL)
+    assert targets(plan) == {"a": target}
+    assert "violates PodSecurity" in of(plan, "a").reason
+
+
+@pytest.mark.parametrize(("reached", "target"), [(False, 0), (True, 1)])
+def test_26_a_plan_that_finds_no_node_is_withdrawn_whole_unless_it_ran(reached: bool, target: int) -> None:
+    job = granted_plan(reached=reached)
+    job["status"]["conditions"] = []
+    workers = easydl_pods(job, 2)[1:]
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    for pod in workers:
+        pod["status"] = {"phase": "Pending", "conditions": [unschedulable | {"lastTransitionTime": stamp(20)}]}
+        del pod["spec"]["nodeName"]
+    plan = planned(node("n1", cpu=16), job, easydl_pods(job, 0), workers, plan_of(2, 1, BY_TRAINER), **ALL)
+    assert targets(plan) == {"a": target}

@@ -97,6 +97,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     rescale_seconds: float | None
     phase: str
     finished: bool
+    reached: bool = False
+    """It has run at its minimum before: whatever happens to its pods, it keeps that."""
 
     roles: tuple[Role, ...]
 

@@ -12,6 +12,7 @@ from edl.api.kubernetes.meta import EMPTY
 from edl.api.status import Scale
 from edl.jobs.core.objects import EdlObject
 
+_RUNNING_PHASES = ("running", "scaling", "restarting")
 PINNED = "it is pinned (edl.dev/pin)"
 
 
@@ -45,6 +46,8 @@ class JobTraits(msgspec.Struct, frozen=True, kw_only=True):
     freezing_window: str | None = None
     edit: str | None = None
     """As in the view; None: the sizes that the job itself declares."""
+    reached: bool | None = None
+    """As in the view; None: it is so once the job has run."""
 
 
 class _Sizes(msgspec.Struct, frozen=True):
@@ -92,8 +95,15 @@ def build_view(job: EdlObject, traits: JobTraits, priority_classes: Mapping[str,
         held=_held(scale),
         phase=job.status.phase,
         finished=job.status.finished,
+        reached=_has_run(job, scale) if traits.reached is None else traits.reached,
         roles=traits.roles,
     )
+
+
+def _has_run(job: EdlObject, scale: Scale) -> bool:
+    status = job.status
+    runs = status.phase.lower() in _RUNNING_PHASES
+    return runs or scale.pod_seconds > 0 or bool(getattr(status, "minimum_reached", False))
 
 
 def _remembered(scale: Scale) -> dict[str, Any]:

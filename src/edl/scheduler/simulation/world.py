@@ -187,6 +187,7 @@ def _facts(job: SimulatedJob, position: Mapping[str, int], now: float) -> JobFac
         created=trace.submit,
         last_scale_time=job.scaled,
         started=job.started is not None,
+        reached=job.started is not None,
         current=size,
         target=job.target,
         minimum=trace.min if job.target else None,

@@ -143,7 +143,9 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     held: tuple[int, float] | None = None
     """A size that its user asked for and until when it is held, as status records it."""
     started: bool = False
-    """It has run at its minimum before."""
+    """It has run before, if only with the pods that come before its plan."""
+    reached: bool = False
+    """It has run at its minimum before, and keeps that."""
 
     generation: int = 0
     refusal: str = ""

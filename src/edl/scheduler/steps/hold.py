@@ -91,7 +91,7 @@ def _withdraw(cycle: Cycle, unit: Unit) -> None:
         return
     done = [facts.done if role == facts.lead else 0 for role in range(len(facts.roles))]
     held = largest_size(unit, [live + more for live, more in zip(facts.live, done, strict=True)])
-    if held < unit.floor and facts.started:
+    if held < unit.floor and facts.reached:
         held = min(unit.floor, unit.size)  # it runs: its minimum waits where it is
     for role in refused:
         _back_off(cycle, unit, role, whole=held < unit.floor)

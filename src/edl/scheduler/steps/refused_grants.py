@@ -48,7 +48,7 @@ def give_back(cycle: Cycle, unit: Unit) -> None:
         return
     held = largest_size(unit, pods)
     if held < unit.floor:
-        held = min(unit.floor, unit.size) if facts.started and any(pods) else 0
+        held = min(unit.floor, unit.size) if facts.reached and any(pods) else 0
     if held == unit.size:
         return
     known = cycle.refused.get(unit.key)
