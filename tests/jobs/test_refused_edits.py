@@ -144,11 +144,30 @@ def easydl_world() -> World:
 
 WORLDS = {"training": training_world, "pytorch": pytorch_world, "easydl": easydl_world}
 BAD = [{"name": "x", "image": "i", "resources": {"limits": {"cpu": "lots"}}}]
-INVALID: dict[str, Edit] = {
-    "training": lambda spec: spec["trainer"].update(template={"spec": {"containers": BAD}}),
-    "pytorch": lambda spec: spec["replicaSpecs"]["Worker"]["template"]["spec"].update(containers=BAD),
-    "easydl": lambda spec: spec["worker"]["template"]["spec"].update(containers=BAD),
+TEMPLATES: dict[str, Callable[[Data], Data]] = {
+    "training": lambda spec: spec["trainer"].setdefault("template", {"spec": {}})["spec"],  # type: ignore[no-any-return]
+    "pytorch": lambda spec: spec["replicaSpecs"]["Worker"]["template"]["spec"],  # type: ignore[no-any-return]
+    "easydl": lambda spec: spec["worker"]["template"]["spec"],  # type: ignore[no-any-return]
 }
+"""The pods of what trains, by kind."""
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+def test_what_is_said_of_a_spec_follows_each_edit(kind: str) -> None:
+    """Edits that are refused, or warned of, one a second after the other, and each in another field."""
+    world = WORLDS[kind]()
+    for field in ("nodeSelecter", "tolerationz"):
+        world.now += 1
+        world.edit(lambda spec, field=field: TEMPLATES[kind](spec).update({field: []}))  # type: ignore[misc]
+        world.live()
+        assert field in (world.condition("Warned") or {})["message"]
+    for quantity in ("lots", "heaps"):
+        world.now += 1
+        bad = [BAD[0] | {"resources": {"limits": {"cpu": quantity}}}]
+        world.edit(lambda spec, bad=bad: TEMPLATES[kind](spec).update(containers=bad))  # type: ignore[misc]
+        world.live()
+        assert quantity in refusal(world)
+    assert "lots" not in refusal(world)
 
 
 @pytest.mark.parametrize("kind", WORLDS)
@@ -157,7 +176,7 @@ def test_a_spec_edited_into_something_invalid_is_followed_as_it_was(kind: str) -
     name = "trainer" if kind == "training" else "worker"
     first = world.pods(name)[0]
     image = world.objects["Pod", first]["spec"]["containers"][0]["image"]
-    world.edit(INVALID[kind])
+    world.edit(lambda spec: TEMPLATES[kind](spec).update(containers=BAD))
     world.live()
     assert "lots" in refusal(world)
     world.end(first, 137)

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl.api.kubernetes import timestamp
+from edl.api.status import JobProgress, RootCause
 from edl.jobs.core.grant import Grant
+from edl.jobs.core.outcome import Refusal
 from tests.jobs.easydl.world import EasydlWorld, easydl, role
 from tests.jobs.pytorch.world import PytorchWorld, elastic
 from tests.jobs.world import World, manifest
@@ -26,6 +28,11 @@ STEPS = st.lists(
         st.tuples(st.just("evict"), st.integers(0, 9), st.just(0)),
         st.tuples(st.just("delete"), st.integers(0, 9), st.just(0)),
         st.tuples(st.just("refused edit"), st.just(0), st.just(0)),
+        st.tuples(st.just("refused pod"), st.integers(0, 3), st.just(0)),
+        st.tuples(st.just("idle"), st.sampled_from([1, 700]), st.just(0)),
+        st.tuples(st.just("silent"), st.integers(0, 9), st.just(0)),
+        st.tuples(st.just("hopeless"), st.just(0), CODES),
+        st.tuples(st.just("progress"), st.integers(0, 9), st.just(0)),
     ),
     max_size=25,
 )
@@ -78,9 +85,28 @@ def test_whatever_pods_do_it_comes_to_rest(kind: str, limit: int, steps: list[tu
             world.run_all()
         elif name == "wait":
             world.now += number
-        else:
+        elif not report(world, name, number, code):
             disturb(world, kind, name, number, pods)
     rests(world)
+
+
+def report(world: World, name: str, number: int, code: int) -> bool:
+    """What the API server and the job service tell of a job."""
+    pods = world.names("Pod")
+    if name == "refused pod":
+        names = [f"j-{one}" for one in range(number)]
+        world.refusals = tuple(Refusal("Pod", one, "Forbidden", "violates", retry_at=world.now + 1) for one in names)
+    elif name == "idle":
+        world.idle = number
+    elif name == "silent":
+        world.silence = {pods[number % len(pods)]: 700.0} if pods else {}
+    elif name == "hopeless":
+        world.hopeless = RootCause(pod="j-worker-0", exit_code=code, message="no such module")
+    elif name == "progress":
+        world.progress = JobProgress(shown=f"{number}0%", done=number, total=10)
+    else:
+        return False
+    return True
 
 
 REFUSED: dict[str, Any] = {

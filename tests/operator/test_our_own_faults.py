@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from edl.jobs.core.actions import add
+from edl.jobs.core.children import change
 from edl.jobs.core.outcome import Outcome
 from edl.jobs.core.request import ReconcileRequest
 from edl.jobs.training import reconcile as training
@@ -62,6 +64,31 @@ async def test_a_status_that_changes_itself_is_not_written_without_end(monkeypat
         assert next(spins) < 4 * WRITES
         await scene.submit("other", trainer={"entrypoint": "x", "min-instance": 1})
         await scene.until(lambda: scene.get(scene.jobs, "other"), "others are looked at")
+
+
+async def test_a_status_that_changes_with_that_of_its_own_job_is_not_written_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both are ours, so neither is a change outside."""
+    spins = iter(range(10**9))
+
+    def decide(request: ReconcileRequest[Any]) -> Outcome:
+        outcome = DECIDE(request)
+        made = request.observed.objects.get(("Job", "j-trainer"))
+        if made is None or outcome.status.phase != "running":
+            return outcome
+        count = next(spins)
+        patch = [add("/status/failed", count)]
+        also = change("Job", made, patch, subresource="status")
+        status = replace(outcome.status, reason=f"look {count}")
+        return replace(outcome, status=status, actions=(*outcome.actions, also), urgent=True)
+
+    monkeypatch.setattr(training, "reconcile", decide)
+    async with stage() as scene, scene.operator() as wire:
+        await scene.submit()
+        await scene.until(lambda: _spins(scene), "its status changes itself")
+        await wire.quiet(2.0)
+        assert next(spins) < 4 * WRITES
 
 
 async def _spins(scene: Stage) -> bool:

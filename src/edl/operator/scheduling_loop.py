@@ -80,7 +80,9 @@ class SchedulingLoop:
         measured: Callable[[Entry], Measured | None] = lambda entry: None,
     ) -> None:
         self._caches, self._jobs, self._grants, self._requeue = caches, jobs, grants, requeue
-        self._companions = [CompanionCache(kind, caches.companions[kind.crd_name]) for kind in COMPANION_KINDS]
+        self._companions = {
+            kind.crd_name: CompanionCache(kind, caches.companions[kind.crd_name]) for kind in COMPANION_KINDS
+        }
         self._settings = settings or Settings()
         policy = policy_named(self._settings.policy)  # an unknown one is refused at the start, not in every cycle
         self._models_decide, self._measured = policy.divides, measured
@@ -93,6 +95,8 @@ class SchedulingLoop:
         self._cycle_seconds = 0.0
         self._requeue_at: float | None = None
         self._overlaid: dict[str, tuple[Any, Grant, Any]] = {}
+        self._editions: dict[str, tuple[int, ...]] = {}
+        """Of the jobs of the present cycle, as its plan saw them."""
 
     def trigger(self, _: object = None) -> None:
         """Asks for a plan soon: something changed that it may depend on."""
@@ -146,6 +150,7 @@ class SchedulingLoop:
         started = self._clock()
         entries = list(self._jobs.entries())
         objects = self._objects(entries)
+        self._editions = {entry.uid: self._edition(entry) for entry in entries}
         made, taken = await asyncio.to_thread(self._plan, objects, started)
         self._memory, self._requeue_at = made.memory, made.requeue_at
         by_uid = {entry.uid: entry for entry in entries}
@@ -189,7 +194,7 @@ class SchedulingLoop:
             nodes=tuple(caches.nodes.all()),
             pods=tuple(caches.pods.all()),
             jobs=tuple(jobs),
-            resources=tuple(one for cache in self._companions for one in cache.all()),
+            resources=tuple(one for cache in self._companions.values() for one in cache.all()),
             invalid=tuple(_invalid(entry) for entry in entries if entry.job is None),
             children=(*caches.batch_jobs.all(), *caches.replica_sets.all(), *caches.stateful_sets.all()),
             quotas=tuple(caches.quotas.all()),
@@ -227,7 +232,7 @@ class SchedulingLoop:
             if entry is None or entry.job is None or entry.job.status.finished or self._edited_since(entry):
                 continue
             known = self._grants.get(decision.uid)
-            grant = self._with_forecast(_with_first_reason(grant_of(decision), known, entry), decision.uid)
+            grant = self._with_forecast(_with_first_reason(self._grant_of(decision), known, entry), decision.uid)
             if not self._grants.put(decision.uid, grant):
                 if grant.target == 0 and self._forecasts.should_retell(decision.uid, _shown(entry), self._clock()):
                     self._requeue(entry.key, UNCHANGED)
@@ -237,6 +242,16 @@ class SchedulingLoop:
                 changed.append(decision)
             self._requeue(entry.key, _urgency(before, grant.target))
         return tuple(changed)
+
+    def _grant_of(self, decision: Decision) -> Grant:
+        return replace(grant_of(decision), edition=self._editions[decision.uid])
+
+    def _edition(self, entry: Entry) -> tuple[int, ...]:
+        companion, meta = entry.kind.companion, entry.raw.metadata
+        if companion is None:
+            return (meta.generation,)
+        found = self._companions[companion.kind.crd_name].of(meta.namespace, meta.name)
+        return (meta.generation, *(one.metadata.generation for one in found))
 
     def _edited_since(self, planned: Entry) -> bool:
         """Whether the plan is of a spec that is no longer in the cache. The edit has asked for the next plan; this one,

@@ -36,6 +36,8 @@ class Grant(msgspec.Struct, frozen=True):
     """A size that is held because its user asked for it."""
     request: str = ""
     """The last request for a size that was obeyed."""
+    edition: tuple[int, ...] = ()
+    """Generations of the specs that the plan was made of, the job's and its companions'; empty if nobody knows."""
 
     def nodes_of(self, role: str) -> tuple[str, ...]:
         return self.nodes.get(role, ())

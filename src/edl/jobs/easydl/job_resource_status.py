@@ -5,10 +5,8 @@ and why a plan that does not rule is not followed.
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from edl.api.schema.problem import Problem
-from edl.api.status import JobCondition
 from edl.jobs.core.actions import Change, add
 from edl.jobs.core.children import change
 from edl.jobs.core.conditions import Conditions
@@ -114,25 +112,18 @@ def not_in_effect(effective: JobResource) -> PlanState:
 
 
 def _status(old: JobResourceStatus, generation: int, state: PlanState, now: float) -> JobResourceStatus:
+    """The reason is the job's own, which is not reworded at every reconcile."""
     conditions = Conditions(old.conditions, generation=generation, now=now)
-    reason = state.message[:REASON_LENGTH]
     conditions.set(FOLLOWED, state.followed, state.code if not state.followed else "Followed", _why(state))
-    after = conditions.result()
-    granted = dict(state.granted) if state.granted is not None else None
-    steady = (old.code, old.granted) == (state.code, granted) and _said(after) == _said(old.conditions)
     return JobResourceStatus(
-        granted=granted,
+        granted=dict(state.granted) if state.granted is not None else None,
         code=state.code,
-        reason=old.reason if steady and old.reason and state.followed else reason,
+        reason=state.message[:REASON_LENGTH],
         updates=state.updates,
-        conditions=after,
+        conditions=conditions.result(),
         observed_generation=generation,
     )
 
 
 def _why(state: PlanState) -> str:
     return "" if state.followed else state.message
-
-
-def _said(conditions: tuple[JobCondition, ...]) -> list[JobCondition]:
-    return [replace(one, last_update_time=None, observed_generation=None) for one in conditions]

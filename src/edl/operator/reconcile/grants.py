@@ -17,7 +17,8 @@ class Grants:
         return self._by_uid.get(uid)
 
     def put(self, uid: str, grant: Grant) -> bool:
-        """Whether the job is to be reconciled because of it: another target, another reason for it, or other roles."""
+        """Whether the job is to be reconciled because of it: another target, another reason for it, or other roles.
+        Words alone change with every plan and are no reason, unless they answer an edit."""
         known = self._by_uid.get(uid)
         self._by_uid[uid] = grant
         if known is None or (known.target, known.minimum) != (grant.target, grant.minimum):
@@ -26,6 +27,8 @@ class Grants:
             return True
         if known.code != grant.code:
             return True
+        if known.edition != grant.edition and known.message != grant.message:
+            return True  # what is said about an edit is news, though it be the same with another number in it
         return known.roles.keys() != grant.roles.keys()
 
     def keep(self, uids: Container[str]) -> None:

@@ -179,7 +179,7 @@ class Reconciler:
         token, ca = self._service.credentials(entry.uid, entry.created)
         return ReconcileRequest(
             job=entry.job,
-            observed=self._observed(key, entry.uid, state, now),
+            observed=self._observed(key, entry, state, now),
             grant=self._grants.get(entry.uid),
             settings=self._settings,
             now=now,
@@ -191,8 +191,9 @@ class Reconciler:
             stalled_after=self._stalled_after,
         )
 
-    def _observed(self, key: JobKey, uid: str, state: SoftState, now: float) -> Observed:
+    def _observed(self, key: JobKey, entry: Entry, state: SoftState, now: float) -> Observed:
         state.forget_old(now)
+        uid, observed = entry.uid, entry.status.observed_generation == entry.raw.metadata.generation
         held = {item: self._holder(key, uid, refusal) for item, refusal in state.refusals.items()}
         for item in [one for one, holder in held.items() if one[0] == Pod.KIND and holder is None]:
             if state.refusals[item].foreign:
@@ -204,7 +205,7 @@ class Reconciler:
             made=frozenset(state.made),
             taken=frozenset(name for (_, name), holder in held.items() if holder is not None),
             refusals=tuple(one for item, one in state.refusals.items() if held[item] != "leftover"),
-            message_time=state.message_time,
+            message_time=state.may_reword_since(self._grants.get(uid), observed=observed),
             pause=self._service.pause_of(key),
             silence=self._service.silence_of(key),
             hopeless=self._service.hopeless_of(key),
@@ -229,11 +230,14 @@ class Reconciler:
 
     async def _apply(self, entry: Entry, state: SoftState, outcome: Outcome, now: float) -> float | None:
         versions: dict[Resource, int] = {}
+        grant = self._grants.get(entry.uid)  # that of the outcome: nothing was awaited since
         changed = outcome.status != entry.status
         delay = self._write_delay(entry, outcome)
         ready = outcome.urgent or self._is_due(entry.uid, outcome, changed, now, delay)
         if changed and ready:
             versions[self._resource] = await self._write_status(entry, outcome, state, now)
+        if grant is not None and (ready or not changed):
+            state.edition = grant.edition
         soft = outcome.soft if ready and not outcome.urgent else ()
         if soft:
             self._waiting.pop(entry.uid, None)

@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable
 import msgspec
 from msgspec.structs import replace
 
+from edl.jobs.core.grant import Grant
 from edl.jobs.core.outcome import ObjectKey, Refusal
 from edl.operator.reconcile.write_guard import WriteGuard
 
@@ -27,13 +28,24 @@ def for_numbers(current: int, target: int, phase: str, waiting: int) -> int:
 
 
 class SoftState(msgspec.Struct):
-    """`message_time`: when a message alone was last written."""
+    """`message_time`: when a message alone was last written. `edition`: of the last grant whose message was written if
+    it was another one; None before the first."""
 
     message_time: float
+    edition: tuple[int, ...] | None = None
     made: set[ObjectKey] = set()
     refusals: dict[ObjectKey, Refusal] = {}
     pauses: dict[ObjectKey, float] = {}
     guard: WriteGuard = msgspec.field(default_factory=WriteGuard)
+
+    def may_reword_since(self, grant: Grant | None, *, observed: bool) -> float:
+        """As `message_time`, but what answers an edit need not wait. `observed`: the status is about the present spec,
+        so that a new leader has no more to say about it than the one before."""
+        if grant is None or not grant.edition:
+            return self.message_time
+        if self.edition is None:
+            self.edition = grant.edition if observed else ()
+        return self.message_time if grant.edition == self.edition else 0.0
 
     def refuse(self, refusals: Iterable[Refusal], now: float) -> None:
         """What was refused again is tried later each time."""

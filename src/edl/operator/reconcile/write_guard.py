@@ -8,6 +8,8 @@ next writes wait, longer each time, until something else changes.
 from collections import deque
 from collections.abc import Hashable
 
+from edl.api.kubernetes.core import Job
+from edl.jobs.core.children import ObservedChild
 from edl.jobs.core.outcome import Observed
 from edl.jobs.core.request import ReconcileRequest
 
@@ -47,7 +49,7 @@ class WriteGuard:
 
 
 def outside(request: ReconcileRequest[object]) -> Hashable:
-    """All that a reconcile looks at but the job's own status, by versions."""
+    """All that a reconcile looks at but the status of the job and of its Job, which is ours as well, by versions."""
     metadata = request.job.metadata  # type: ignore[attr-defined]  # every job has it
     observed: Observed = request.observed
     grant = request.grant
@@ -55,8 +57,12 @@ def outside(request: ReconcileRequest[object]) -> Hashable:
         metadata.generation,
         tuple(sorted(metadata.annotations.items())),
         frozenset((pod.metadata.uid, pod.metadata.resource_version) for pod in observed.pods),
-        frozenset((one.metadata.uid, one.metadata.resource_version) for one in observed.objects.values()),
+        frozenset((one.metadata.uid, _version(one)) for one in observed.objects.values()),
         frozenset((one.metadata.uid, one.metadata.generation) for one in request.companions),
         observed.refusals,
         None if grant is None else (grant.target, grant.code, grant.minimum),
     )
+
+
+def _version(child: ObservedChild) -> Hashable:
+    return child.metadata.generation if isinstance(child, Job) else child.metadata.resource_version
