@@ -1,6 +1,7 @@
 """EasyDL jobs on real processes: the trainer first, pods by JobResource, updates that make before they break."""
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,27 @@ async def test_workers_fail_are_replaced_and_the_trainer_ends_the_job(story: Sto
     await story.until(lambda: _none(tale), "its other pods are gone")
 
 
+async def test_a_job_whose_programs_fail_at_once_comes_to_rest(story: Story) -> None:
+    """They die within milliseconds of each other, some of them when the job is over already."""
+    tale, after = EasydlStory(story), itertools.count()
+    await tale.submit(ps="exit 1", worker="exit 1")
+    await tale.plan(parameter_server=role(2), worker=role(2))
+    await tale.until_phase("Failed")
+
+    async def versions() -> list[str]:
+        found = [await story.get(JOBS, "j"), await story.get(JOB_RESOURCES, "r")]
+        return [one["metadata"]["resourceVersion"] for one in found if one is not None]
+
+    async def rests() -> bool:
+        """For as long as another job takes from its beginning to its end."""
+        before, other = await versions(), f"other-{next(after)}"
+        await story.submit(other, script="true")
+        await story.until_phase("succeeded", other)
+        return await versions() == before
+
+    await story.until(rests, "nothing is written for the job any more")
+
+
 async def _none(tale: EasydlStory) -> bool:
     return not await tale.pods()
 
@@ -286,7 +308,10 @@ async def test_suspending_frees_every_pod(story: Story) -> None:
     await tale.until_running(ps=1, worker=2)
     await story.client.patch(JOBS, "j", {"spec": {"suspend": True}}, namespace=story.namespace)
     await tale.until_running(trainer=0)
+    await tale.edit_plan(parameter_server=role(1, cpu=60))
     await story.client.patch(JOBS, "j", {"spec": {"suspend": False}}, namespace=story.namespace)
+    await story.until_running(1, "trainer")  # which may find a plan that fits
+    await tale.edit_plan(parameter_server=role(1, cpu="250m"))
     await tale.until_running(ps=1, worker=2)
 
 

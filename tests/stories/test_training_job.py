@@ -143,6 +143,18 @@ async def _only(story: Story, name: str) -> bool:
     return await story.pods(phase="Failed") == [name]
 
 
+async def test_a_server_that_crashes_again_and_again_fails_the_job(story: Story) -> None:
+    """Its node starts it again and again; the job ends with what the server said."""
+    server = {"command": ["sh", "-c", "echo no such model >&2; exit 9"], "min-instance": 1}
+    master = {"command": ["sh", "-c", OBEDIENT]}
+    await story.submit(script=OBEDIENT, master=master, pserver=server, backoff_limit=2)
+    status = await story.until_phase("failed")
+    assert (status["root_cause"]["exit_code"], status["root_cause"]["message"].strip()) == (9, "no such model")
+    assert status["reason"].startswith("pserver j-pserver-")
+    for role in ("trainer", "master", "pserver"):
+        await story.until_running(0, role)
+
+
 async def test_an_evicted_trainer_is_no_failure(story: Story) -> None:
     await story.submit(script=OBEDIENT, fault_tolerant=False, trainer={"min-instance": 2})
     await story.until_phase("running")
@@ -229,6 +241,14 @@ async def test_edits_of_sizes_and_templates_are_honoured(story: Story) -> None:
     assert (await story.status())["scale_status"]["target"] == 3, "as kubectl scale said"
     with pytest.raises(ApiError, match="min-instance"):
         await story.edit({"spec": {"trainer": {"min-instance": 5}}})
+    beyond = {"min-instance": 50, "max-instance": 60, "replicas": None}
+    await story.edit({"metadata": {"annotations": {"edl.dev/pin": None}}, "spec": {"trainer": beyond}})
+    await story.until(lambda: _says(story, "new minimum of 50 waits"), "a minimum beyond the cluster waits")
+    assert (len(await story.pods()), await story.pods(phase="Pending")) == (3, []), "what runs goes on"
+
+
+async def _says(story: Story, words: str) -> bool:
+    return words in (await story.status())["scale_status"]["reason"]
 
 
 async def test_a_bad_job_is_refused_and_others_never_notice(story: Story) -> None:
