@@ -23,15 +23,19 @@ def pytorch_world() -> World:
 
 
 def easydl_world() -> World:
-    world = EasydlWorld(easydl(worker={"template": template("worker"), "restartCount": LIMIT}))
-    world.planned(1, worker=role(1))
+    names = ("trainer", "parameterServer", "worker", "evaluator")
+    world = EasydlWorld(easydl(**{name: {"template": template(name), "restartCount": LIMIT} for name in names}))
+    world.planned(1, parameter_server=role(1), worker=role(1), evaluator=role(1))
     return world
 
 
 WORLDS = {
     "training": (training_world, "trainer"),
     "pytorch": (pytorch_world, "worker"),
-    "easydl": (easydl_world, "worker"),
+    "easydl trainer": (easydl_world, "trainer"),
+    "easydl ps": (easydl_world, "ps"),
+    "easydl worker": (easydl_world, "worker"),
+    "easydl evaluator": (easydl_world, "evaluator"),
 }
 
 

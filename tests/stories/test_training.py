@@ -105,6 +105,32 @@ async def test_a_samples_size_follows_the_cluster(tmp_path: Path, name: str) -> 
         await _trained(story, data / "ledger")
 
 
+SHARES = f"""
+import json, os
+from edl.trainer import Trainer
+with Trainer() as trainer:
+    for task in trainer.tasks(chunks={CHUNKS}):
+        line = {{"index": int(os.environ["EDL_INDEX"]), "pass": task.pass_index, "chunk": task.chunk}}
+        with open(os.path.join(os.environ["EDL_DATA_DIR"], "ledger"), "ab", buffering=0) as ledger:
+            ledger.write(json.dumps(line).encode() + b"\\n")
+"""
+
+
+@pytest.mark.timeout(240)
+async def test_without_a_master_each_trainer_trains_its_share(story_on_both: Story, tmp_path: Path) -> None:
+    """As design 000 says how to have a job that is not scaled."""
+    story, data, files = story_on_both, directory(tmp_path, "their-data"), workspace(tmp_path, SHARES)
+    manifest = sample(SAMPLES[0], story.namespace, story.backend.python, files, data)
+    for role in ("master", "pserver"):
+        del manifest["spec"][role]
+    manifest["spec"]["trainer"]["passes"] = 2
+    await _submit(story, manifest)
+    status = await story.until_phase("succeeded", "paddlejob")
+    assert status["reason"] == "all 2 trainers finished", "as many as its minimum, though there is room for more"
+    done = sorted((line["pass"], line["chunk"], line["index"]) for line in _lines(data / "ledger"))
+    assert done == [(number, chunk, chunk % 2) for number in range(2) for chunk in range(CHUNKS)]
+
+
 def _service(cpu: str) -> dict[str, Any]:
     command = ["sh", "-c", "trap 'kill $!; exit 0' TERM; sleep 3600 & wait"]
     container = {"name": "web", "image": "any", "command": command, "resources": {"requests": {"cpu": cpu}}}

@@ -165,7 +165,7 @@ def resources_of(pairs: list[str]) -> dict[str, str]:
     for word in pairs:
         name, _, count = word.partition("=")
         if "/" not in name or not count.isdigit():
-            raise CommandError(f"--resource {word}: wants NAME=N with a name such as example.com/fpga")
+            raise CommandError(f"--resource {word}: wants NAME=N with a name such as example.com/fpga; disk is --disk")
         resources[name] = count
     return resources
 
