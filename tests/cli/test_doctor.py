@@ -130,6 +130,7 @@ def test_a_job_that_was_just_made_is_given_time() -> None:
     assert not wrongs(examine_cluster(seen(jobs=[job(phase="", age=5)]), NOW))
 
 
+@pytest.mark.case("acceptance-27")
 def test_a_failed_job_is_wrong_and_told_with_its_cause() -> None:
     bodies = [job(f"f{number}", phase="Failed") for number in range(4)]
     for body in bodies:
@@ -148,6 +149,7 @@ def test_a_lease_that_may_not_be_read_is_no_missing_operator() -> None:
 # One job.
 
 
+@pytest.mark.case("acceptance-27")
 @pytest.mark.parametrize("phase", ["", "running"])
 @pytest.mark.parametrize("missing", [None, lease(holder=""), lease(ago=90)], ids=["never", "stopped", "silent"])
 def test_a_job_without_an_operator_is_not_as_it_should_be(phase: str, missing: Data | None) -> None:
@@ -207,6 +209,7 @@ def test_pods_that_come_up_or_have_ended_are_no_trouble() -> None:
 CONDITIONS = [("Queued", "queue"), ("NameTaken", "names"), ("Refused", "API server"), ("Stalled", "progress")]
 
 
+@pytest.mark.case("acceptance-23")
 @pytest.mark.parametrize(("kind", "about"), CONDITIONS)
 def test_what_a_condition_says_is_told(kind: str, about: str) -> None:
     said: Data = {kind: "the very words"}
@@ -263,6 +266,7 @@ def test_on_a_server_where_nothing_runs(api: Cluster, capsys: pytest.CaptureFixt
     assert "registered" in output, "the kinds are well"
 
 
+@pytest.mark.case("acceptance-27")
 def test_a_job_that_nobody_looks_after(api: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     api.do(api.client.create(TRAINING_JOBS, training_job("orphan"), namespace="default"))
     try:

@@ -328,6 +328,7 @@ def test_events_of_one_job_or_of_all(tidy: Cluster, capsys: Output) -> None:
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
+@pytest.mark.case("acceptance-10")
 def test_scale_asks_for_a_size_within_the_range(tidy: Cluster, capsys: Output) -> None:
     make(tidy, TRAINING, training_job("a"))
     assert tidy.edl("scale", "a", "9") == 1
@@ -342,6 +343,7 @@ def test_scale_asks_for_a_size_within_the_range(tidy: Cluster, capsys: Output) -
     assert job(tidy, "a")["metadata"]["annotations"]["edl.dev/pin"] == "true"
 
 
+@pytest.mark.case("acceptance-10")
 def test_resume_ends_a_hold_and_describe_tells_of_it(tidy: Cluster, capsys: Output) -> None:
     make(tidy, TRAINING, training_job("a"))
     until = timestamp.text(time.time() + 250)
@@ -401,6 +403,7 @@ def test_logs_of_a_job_without_pods_say_so(tidy: Cluster, capsys: Output) -> Non
     assert "trainingjob/a has no pod of role master now" in capsys.readouterr().err
 
 
+@pytest.mark.case("acceptance-27")
 def test_top_shows_nodes_jobs_and_the_rest(tidy: Cluster, capsys: Output) -> None:
     assert tidy.edl("top") == 0
     assert "the cluster has no nodes" in capsys.readouterr().out

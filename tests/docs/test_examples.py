@@ -21,6 +21,7 @@ def commands(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
+@pytest.mark.case("acceptance-25")
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=str)
 def test_scripts_are_where_manifests_look_for_them(manifest: Path) -> None:
     texts = [text for body in yaml.safe_load_all((ROOT / manifest).read_text()) for text in commands(body)]

@@ -57,6 +57,7 @@ def starts_within(world: World, name: str, seconds: float) -> int:
     return len(started)
 
 
+@pytest.mark.case("acceptance-26")
 @pytest.mark.parametrize("kind", WORLDS)
 def test_a_program_that_ends_at_once_is_not_started_without_end(kind: str) -> None:
     make, name = WORLDS[kind]

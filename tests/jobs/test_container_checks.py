@@ -10,6 +10,7 @@ CONTAINER = "spec.replicaSpecs.Worker.template.spec.containers"
 YAML = "YAML reads true, yes and on (false, no, off) so"
 
 
+@pytest.mark.case("acceptance-20")
 @pytest.mark.parametrize(
     ("env", "field", "words"),
     [
@@ -47,6 +48,7 @@ MOUNTS = [
 ]
 
 
+@pytest.mark.case("acceptance-20")
 @pytest.mark.parametrize(("path", "words"), MOUNTS)
 def test_mounts(path: str, words: str) -> None:
     mount = [{"name": "d", "mountPath": path}]
@@ -58,6 +60,7 @@ def test_mounts(path: str, words: str) -> None:
     assert found(template, "error") == [f"{CONTAINER}[0].volumeMounts[0].mountPath{wanted}"]
 
 
+@pytest.mark.case("acceptance-20")
 def test_names_of_jobs_leave_room_for_those_of_their_pods() -> None:
     words = "has 48 characters, at most 47 leave room for the names of its pods, which begin with it"
     for sample in (TRAINING_JOB, PYTORCH_JOB, EASYDL_JOB):

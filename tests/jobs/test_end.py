@@ -46,6 +46,7 @@ def line(world: World) -> JobSummary:
     return summarize(world.kind, world.job)
 
 
+@pytest.mark.case("acceptance-11")
 @pytest.mark.parametrize("kind", WORLDS)
 def test_a_job_that_succeeded_claims_no_size(kind: str) -> None:
     world = succeeded(kind)
@@ -56,6 +57,7 @@ def test_a_job_that_succeeded_claims_no_size(kind: str) -> None:
     assert not world.step()
 
 
+@pytest.mark.case("acceptance-11")
 @pytest.mark.parametrize("kind", WORLDS)
 def test_a_job_that_failed_says_why_in_place_of_its_size(kind: str) -> None:
     world = failed(kind)

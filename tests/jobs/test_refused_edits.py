@@ -43,6 +43,7 @@ EDITS: dict[str, Edit] = {
 }
 
 
+@pytest.mark.case("acceptance-4")
 @pytest.mark.parametrize("field", EDITS)
 def test_what_a_training_job_was_refused_changes_nothing(field: str) -> None:
     world = running(etcd={}, mountPath="/data", pserver={"command": ["serve"]})
@@ -64,6 +65,7 @@ def test_what_a_training_job_was_refused_changes_nothing(field: str) -> None:
     }
 
 
+@pytest.mark.case("acceptance-4")
 def test_after_a_refused_edit_everything_that_is_made_anew_is_as_the_job_began() -> None:
     world = running(mountPath="/data", pserver={"command": ["serve"]})
     world.edit(lambda spec: spec.update(mountPath="/other"))
@@ -145,13 +147,14 @@ def easydl_world() -> World:
 WORLDS = {"training": training_world, "pytorch": pytorch_world, "easydl": easydl_world}
 BAD = [{"name": "x", "image": "i", "resources": {"limits": {"cpu": "lots"}}}]
 TEMPLATES: dict[str, Callable[[Data], Data]] = {
-    "training": lambda spec: spec["trainer"].setdefault("template", {"spec": {}})["spec"],  # type: ignore[no-any-return]
-    "pytorch": lambda spec: spec["replicaSpecs"]["Worker"]["template"]["spec"],  # type: ignore[no-any-return]
-    "easydl": lambda spec: spec["worker"]["template"]["spec"],  # type: ignore[no-any-return]
+    "training": lambda spec: spec["trainer"].setdefault("template", {"spec": {}})["spec"],
+    "pytorch": lambda spec: spec["replicaSpecs"]["Worker"]["template"]["spec"],
+    "easydl": lambda spec: spec["worker"]["template"]["spec"],
 }
 """The pods of what trains, by kind."""
 
 
+@pytest.mark.case("acceptance-5")
 @pytest.mark.parametrize("kind", WORLDS)
 def test_what_is_said_of_a_spec_follows_each_edit(kind: str) -> None:
     """Edits that are refused, or warned of, one a second after the other, and each in another field."""
@@ -170,6 +173,7 @@ def test_what_is_said_of_a_spec_follows_each_edit(kind: str) -> None:
     assert "lots" not in refusal(world)
 
 
+@pytest.mark.case("acceptance-4")
 @pytest.mark.parametrize("kind", WORLDS)
 def test_a_spec_edited_into_something_invalid_is_followed_as_it_was(kind: str) -> None:
     world = WORLDS[kind]()
@@ -184,6 +188,7 @@ def test_a_spec_edited_into_something_invalid_is_followed_as_it_was(kind: str) -
     assert world.objects["Pod", f"{first}-1"]["spec"]["containers"][0]["image"] == image
 
 
+@pytest.mark.case("acceptance-4")
 @pytest.mark.parametrize(
     ("kind", "field", "edit"),
     [

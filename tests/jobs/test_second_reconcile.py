@@ -68,6 +68,7 @@ def rests(world: World) -> None:
     assert world.job is None or not world.step(), world.writes[-5:]
 
 
+@pytest.mark.case("acceptance-1")
 @pytest.mark.parametrize("kind", WORLDS)
 @settings(max_examples=60)
 @given(limit=st.integers(0, 2), steps=STEPS)
@@ -133,6 +134,7 @@ def disturb(world: World, kind: str, name: str, number: int, pods: list[str]) ->
         world.lose(pod)
 
 
+@pytest.mark.case("acceptance-1")
 @pytest.mark.parametrize("kind", WORLDS)
 def test_pods_that_die_after_the_end_count_once(kind: str) -> None:
     """Two that fail a moment apart: the first ends the job, the other is seen dead after it."""

@@ -8,6 +8,7 @@ from tests.api.samples import ABSENT, EASYDL_JOB, JOB_RESOURCE, PYTORCH_JOB, TRA
 GPU = {"nvidia.com/gpu": 1}
 
 
+@pytest.mark.case("acceptance-15")
 @pytest.mark.parametrize(
     ("sample", "changes", "message"),
     [
@@ -89,6 +90,7 @@ def test_warnings(sample: Data, changes: Data, message: str) -> None:
     assert check(changed).object is not None
 
 
+@pytest.mark.case("acceptance-23")
 @pytest.mark.parametrize(
     ("changes", "warns"),
     [

@@ -111,6 +111,7 @@ async def done_but_never_answered(api: FakeApi, request: Request) -> Response:
     raise AssertionError("unreachable")
 
 
+@pytest.mark.case("acceptance-28")
 @virtual
 async def test_given_back_although_a_renewal_was_on_its_way() -> None:
     """The renewal that the stop cancels arrives all the same, so that the version we know is not the present one."""
@@ -128,6 +129,7 @@ async def test_given_back_although_a_renewal_was_on_its_way() -> None:
     await second.stop()
 
 
+@pytest.mark.case("acceptance-28")
 @virtual
 async def test_given_back_although_the_answer_to_taking_it_was_not_awaited() -> None:
     api = FakeApi()

@@ -112,6 +112,7 @@ async def test_stopping_finishes_the_work_in_hand_then_gives_the_lease_back() ->
     assert not replica.lease.held
 
 
+@pytest.mark.case("acceptance-28")
 @virtual
 async def test_the_lease_is_given_back_before_the_last_events_are_written() -> None:
     """Events may take seconds when the server is slow; whoever leads next must not wait for them."""

@@ -30,6 +30,7 @@ class Guarded(Wire):
 
 
 @pytest.mark.case("attack-4")
+@pytest.mark.case("acceptance-24")
 @pytest.mark.parametrize("kind", [PYTORCH_JOB, TRAINING_JOB], ids=["pytorch", "training"])
 async def test_a_job_whose_pods_are_refused_gives_back_the_room_it_was_granted(kind: JobKind) -> None:
     async with stage() as scene, scene.operator(Guarded(scene.transport())):

@@ -74,6 +74,7 @@ async def act(window: str = "0s") -> AsyncIterator[tuple[Stage, Trainer]]:
             yield play, trainer
 
 
+@pytest.mark.case("acceptance-8")
 async def test_an_edit_by_hand_and_an_answer_to_oom_wait_for_no_freezing_window() -> None:
     def workers(count: int) -> Data:
         return PLAN | {"worker": {"replicas": count, "resource": {"cpu": "500m"}}}

@@ -187,6 +187,7 @@ async def test_a_manual_scale_is_obeyed_and_a_pin_holds_it() -> None:
         assert "edl.dev/role=trainer" in scale["status"]["selector"]
 
 
+@pytest.mark.case("acceptance-10")
 @pytest.mark.parametrize("kind", [TRAINING_JOB, PYTORCH_JOB], ids=["training", "pytorch"])
 async def test_a_scale_while_nobody_leads_is_obeyed_and_held_by_the_next_leader(kind: JobKind) -> None:
     async with stage(cpu="20") as scene:

@@ -47,6 +47,7 @@ async def test_a_job_that_breaks_our_code_says_so_and_the_others_never_notice(br
         await scene.until_condition("Valid", "True", "bad")
 
 
+@pytest.mark.case("acceptance-1")
 async def test_a_status_that_changes_itself_is_not_written_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     spins = iter(range(10**9))
 
@@ -66,6 +67,7 @@ async def test_a_status_that_changes_itself_is_not_written_without_end(monkeypat
         await scene.until(lambda: scene.get(scene.jobs, "other"), "others are looked at")
 
 
+@pytest.mark.case("acceptance-1")
 async def test_a_status_that_changes_with_that_of_its_own_job_is_not_written_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

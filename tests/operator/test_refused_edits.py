@@ -14,6 +14,7 @@ EDITS: dict[str, tuple[Data, str]] = {
 }
 
 
+@pytest.mark.case("acceptance-4")
 @pytest.mark.parametrize("what", EDITS)
 async def test_over_a_change_of_leaders_a_refused_edit_changes_nothing(what: str) -> None:
     edit, words = EDITS[what]
@@ -47,6 +48,7 @@ async def told_to(scene: Stage, name: str) -> dict[str, str | None]:
     return {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"] if one["name"] not in own}
 
 
+@pytest.mark.case("acceptance-5")
 async def test_the_reason_of_a_size_follows_each_edit() -> None:
     """Also where nothing changes but the words: the same code for another number."""
     async with stage() as scene, scene.operator():
@@ -62,6 +64,7 @@ async def _says(scene: Stage, words: str) -> bool:
     return words in (await scene.status())["scale_status"]["reason"]
 
 
+@pytest.mark.case("acceptance-5")
 async def test_the_reason_of_a_plan_follows_each_edit() -> None:
     """Whichever of the two specs was edited: what is said is about the present one."""
     async with easydl_stage() as scene, scene.operator():

@@ -48,6 +48,7 @@ def test_a_job_without_parameter_servers_uses_the_queue_alone(tmp_path: Path) ->
         check(made, passes=PASSES, chunks=CHUNKS)
 
 
+@pytest.mark.case("acceptance-13")
 def test_without_a_master_each_trainer_does_its_share_of_every_pass_though_it_is_killed(tmp_path: Path) -> None:
     with job(tmp_path, PARAMETERS="0", SECONDS="0.1", HOLD="9", **QUICK) as made:
         made.start_without_master(3)
@@ -210,6 +211,7 @@ def test_a_trainer_whose_task_takes_too_long_gives_it_back(tmp_path: Path) -> No
         assert len(made.lines("end")) == 1
 
 
+@pytest.mark.case("acceptance-19")
 @pytest.mark.parametrize("end", [{"token": "of another job"}, {"phase": "failed"}], ids=["deleted", "failed"])
 def test_a_trainer_of_a_job_that_is_over_goes_at_once(tmp_path: Path, end: dict[str, str]) -> None:
     """Master and servers go with it: there is nobody to hand the task in to, and its room is wanted."""
@@ -309,6 +311,7 @@ def test_a_damaged_checkpoint_is_given_up_for_the_one_before_it(tmp_path: Path) 
         check(made, passes=PASSES, chunks=CHUNKS)
 
 
+@pytest.mark.case("acceptance-23")
 def test_the_loss_of_the_only_server_with_its_disk_fails_the_job_with_the_cause(tmp_path: Path) -> None:
     with job(tmp_path, SECONDS="0.1", HOLD="5", **QUICK) as made:
         made.own_disks = True
@@ -324,6 +327,7 @@ def test_the_loss_of_the_only_server_with_its_disk_fails_the_job_with_the_cause(
         assert made.code("trainer-0") == 1, "one that is started again hears it while it declares its model"
 
 
+@pytest.mark.case("acceptance-23")
 def test_a_server_lost_with_its_disk_resumes_from_the_copies_on_the_others(tmp_path: Path) -> None:
     with job(tmp_path, SECONDS="0.1", HOLD="9", SIZE="200000", **QUICK) as made:
         made.own_disks = True
@@ -342,6 +346,7 @@ def test_a_server_lost_with_its_disk_resumes_from_the_copies_on_the_others(tmp_p
         check(made, passes=PASSES, chunks=CHUNKS)
 
 
+@pytest.mark.case("acceptance-23")
 def test_neighbours_lost_together_with_their_disks_fail_the_job_with_the_cause(tmp_path: Path) -> None:
     with job(tmp_path, SECONDS="0.1", HOLD="5", **QUICK) as made:
         made.own_disks = True
@@ -371,6 +376,7 @@ def test_servers_with_disks_of_their_own_are_added_and_removed(tmp_path: Path) -
         check(made, passes=PASSES, chunks=90)
 
 
+@pytest.mark.case("acceptance-18")
 def test_a_server_answers_on_all_ports_of_the_job(tmp_path: Path) -> None:
     with job(tmp_path, **QUICK) as made, contextlib.ExitStack() as held:
         first = _free_ports(5)

@@ -33,6 +33,7 @@ def test_10_any_size_between_min_and_max_is_granted_replicas_or_not() -> None:
     assert targets(plan) == {"a": 8}
 
 
+@pytest.mark.case("acceptance-10")
 def test_10_a_job_starts_with_replicas_and_grows_once_they_run_frozen_or_not() -> None:
     first = planned(node("n1", cpu=9), elastic_job("a", 1, 8, replicas=3), **ALL)
     assert targets(first) == {"a": 3}
@@ -51,6 +52,7 @@ def sized(asked: int, target: int, seconds_ago: float = 5, **more: Any) -> dict[
     return elastic_job("a", 1, 8, replicas=asked, status=scaled(seconds_ago, target), **more)
 
 
+@pytest.mark.case("acceptance-10")
 @pytest.mark.parametrize(("asked", "target"), [(2, 2), (6, 6), (8, 7)])
 def test_10_a_manual_scale_is_obeyed_held_and_the_scheduler_goes_on_from_there(asked: int, target: int) -> None:
     objects = [node("n1", cpu=7), running(sized(asked, 4), {"n1": 4})]
@@ -89,6 +91,7 @@ def test_10_an_edited_minimum_is_no_manual_scale() -> None:
     assert targets(planned(node("n1", cpu=6), running(job, {"n1": 6}), memory=seen, **ALL)) == {"a": 6}
 
 
+@pytest.mark.case("acceptance-20")
 def test_10_a_manual_scale_overrides_the_freezing_window() -> None:
     plan = planned(
         node("n1", cpu=8), running(sized(2, 4), {"n1": 4}), memory=Memory(starts={"uid-default-a": 4}), **ALL
@@ -157,6 +160,7 @@ def test_20_instances_that_were_just_granted_are_being_made() -> None:
     assert decision.reason == "+1: 1 of its 4 instances is missing and is being made"
 
 
+@pytest.mark.case("acceptance-20")
 def test_20_a_gang_that_does_not_fit_names_the_resource_that_is_short() -> None:
     short_of_cpu = elastic_job("a", 5, 5, cpu=2, gpu=1)
     plan = planned(node("n1", cpu=8, gpu=8), short_of_cpu, available="requests", **ALL)
@@ -166,6 +170,7 @@ def test_20_a_gang_that_does_not_fit_names_the_resource_that_is_short() -> None:
     assert of(plan, "a").reason == "waits: needs 5 workers of 1 GPU each, there is room for 4"
 
 
+@pytest.mark.case("acceptance-20")
 def test_20_a_job_without_a_master_is_limited_by_that() -> None:
     decision = of(planned(node("n1", cpu=8), training_job("a", 2, 6, master=None), **ALL), "a")
     assert decision.reason.endswith("limited by its fixed size: it has no master (spec.master)")
@@ -204,6 +209,7 @@ def test_20_pods_that_will_not_go_are_not_waited_for() -> None:
     assert targets(plan) == {"rich": 4, "new": 0}
 
 
+@pytest.mark.case("acceptance-20")
 def test_20_a_job_that_lost_pods_is_below_its_minimum_and_comes_first() -> None:
     hurt = elastic_job("hurt", 3, 3, status=scaled(900, 3) | {"phase": "Running"})
     rich = elastic_job("rich", 1, 20)
@@ -219,6 +225,7 @@ def raised(least: int, in_force: int | None, size: int, **more: Any) -> dict[str
     return elastic_job("a", least, 60, status=status, **more)
 
 
+@pytest.mark.case("acceptance-7")
 @pytest.mark.parametrize("in_force", [2, None])
 def test_20_a_minimum_raised_beyond_the_cluster_waits_and_what_runs_goes_on(in_force: int | None) -> None:
     decision = of(planned(node("n1", cpu=16), running(raised(50, in_force, 4), {"n1": 4}), **ALL), "a")
@@ -227,6 +234,7 @@ def test_20_a_minimum_raised_beyond_the_cluster_waits_and_what_runs_goes_on(in_f
     assert decision.reason.startswith("holds 4: its new minimum of 50 waits: needs 46 CPU")
 
 
+@pytest.mark.case("acceptance-7")
 def test_20_a_raised_minimum_is_granted_as_a_gang_and_holds_once_it_was_reached() -> None:
     job = raised(10, 2, 4)
     decision = of(planned(node("n1", cpu=10), running(job, {"n1": 4}), **ALL), "a")
@@ -289,6 +297,7 @@ def test_26_a_grant_whose_pods_are_refused_is_given_back_within_seconds(ago: int
         )
 
 
+@pytest.mark.case("acceptance-24")
 def test_26_refused_pods_are_tried_again_later_each_time_or_when_the_job_is_edited() -> None:
     job = refused(elastic_job("a", 4, 4, status=scaled(10, 4)), 10)
     first = planned(node("n1", cpu=12), job, **ALL)
@@ -376,12 +385,14 @@ def test_22_small_newcomers_may_overtake_a_gang_that_has_waited_less_than_five_m
     assert targets(planned(waiting_gang(age=290), **ALL))["small"] == 2
 
 
+@pytest.mark.case("acceptance-21")
 def test_22_the_oldest_waiting_gang_keeps_what_it_needs_after_five_minutes() -> None:
     plan = planned(waiting_gang(age=310), **ALL)
     assert targets(plan)["small"] == 0
     assert of(plan, "small").reason == "waits: default/gang has waited longest and keeps what it needs"
 
 
+@pytest.mark.case("acceptance-21")
 def test_22_it_holds_back_no_higher_priority() -> None:
     """Sixteen workers on four nodes of four cores, one of which another job uses."""
     nodes = [node(f"n{number}", cpu=4) for number in range(4)]
@@ -400,6 +411,7 @@ def test_22_a_higher_priority_is_served_before_one_that_has_waited_long() -> Non
     assert targets(planned(node("n1", cpu=8), gang, same, **ALL)) == {"gang": 6, "same": 0}
 
 
+@pytest.mark.case("acceptance-21")
 def test_22_a_gang_that_lacks_gpus_holds_back_no_one_who_needs_none() -> None:
     objects = [
         node("g1", cpu=8, gpu=4),
@@ -413,6 +425,7 @@ def test_22_a_gang_that_lacks_gpus_holds_back_no_one_who_needs_none() -> None:
     assert of(plan, "gpu").code is Code.OVERTAKEN
 
 
+@pytest.mark.case("acceptance-21")
 @pytest.mark.parametrize(("cpu", "target"), [("400m", 1), ("500m", 0)])
 def test_22_who_fits_beside_what_it_keeps_goes_ahead(cpu: str, target: int) -> None:
     """The gang wants both nodes but 400m of each; half of one is taken."""

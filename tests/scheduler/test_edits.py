@@ -78,6 +78,7 @@ def easydl(workers: int, generation: int, author: str, memory: Memory | None = N
     return planned(*objects, memory=memory, **ALL)
 
 
+@pytest.mark.case("acceptance-8")
 @pytest.mark.parametrize(("author", "grown"), [(BY_PERSON, 5), (FOR_OOM, 5), (BY_TRAINER, 2)])
 def test_a_plan_is_obeyed_at_once_if_a_person_or_a_lack_of_memory_wrote_it(author: str, grown: int) -> None:
     memory = easydl(2, 1, BY_TRAINER).memory
@@ -136,6 +137,7 @@ def granted_plan(*, reached: bool) -> Data:
     return job
 
 
+@pytest.mark.case("acceptance-24")
 @pytest.mark.parametrize(("reached", "target"), [(False, 0), (True, 1)])
 def test_26_a_plan_whose_pods_are_refused_gives_back_what_it_was_granted(reached: bool, target: int) -> None:
     """That its trainer runs does not mean that its workers ever did."""
@@ -145,6 +147,7 @@ def test_26_a_plan_whose_pods_are_refused_gives_back_what_it_was_granted(reached
     assert "violates PodSecurity" in of(plan, "a").reason
 
 
+@pytest.mark.case("acceptance-24")
 @pytest.mark.parametrize(("reached", "target"), [(False, 0), (True, 1)])
 def test_26_a_plan_that_finds_no_node_is_withdrawn_whole_unless_it_ran(reached: bool, target: int) -> None:
     job = granted_plan(reached=reached)

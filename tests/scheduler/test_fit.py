@@ -81,6 +81,7 @@ def test_a_container_that_is_being_resized_holds_the_larger_of_both() -> None:
     assert pod_requests(resizing.spec, resizing.status.container_statuses)["cpu"] == 3000
 
 
+@pytest.mark.case("acceptance-2")
 def test_a_resize_that_its_node_can_never_grant_takes_nothing() -> None:
     container = {"name": "c", "resources": {"requests": {"cpu": "1000"}}}
     status = {
@@ -308,6 +309,7 @@ def test_topology_spread_keeps_zones_even() -> None:
     assert of(plan, "a").placements == {"worker": {"n0": 3, "n1": 2}}
 
 
+@pytest.mark.case("acceptance-22")
 @pytest.mark.parametrize("policy", ["cfs", "fulfillment"])
 def test_helpers_of_a_cpu_job_leave_gpu_nodes_alone(policy: str) -> None:
     servers = {"min-instance": 2, "resources": resources(1)}

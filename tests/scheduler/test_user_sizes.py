@@ -33,6 +33,7 @@ def looked(memory: Memory | None = None, *, now: float = NOW, request: str = "",
     return planned(node("n1", cpu=8), running(job, {"n1": 3}), memory=memory, now=now, scale_hold=HOLD, **ALL)
 
 
+@pytest.mark.case("acceptance-10")
 def test_a_request_for_the_number_in_the_spec_counts() -> None:
     memory = Memory(starts={"uid-default-a": 3})
     assert targets(looked(memory)) == {"a": 7}, "without it the job grows"
@@ -57,6 +58,7 @@ def test_a_request_is_obeyed_within_the_bounds(size: int, target: int) -> None:
     assert targets(looked(Memory(starts={"uid-default-a": 3}), request=f"{size}@t")) == {"a": target}
 
 
+@pytest.mark.case("acceptance-10")
 def test_a_hold_ends_when_its_user_says_so() -> None:
     asked = looked(Memory(), request="3@t1")
     released = looked(asked.memory, now=NOW + 5, request="none@t2")

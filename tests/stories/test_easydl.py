@@ -77,6 +77,8 @@ while os.environ["EDL_ROLE"] != "worker" or not os.path.exists("enough"):
 """
 
 
+@pytest.mark.case("acceptance-samples")
+@pytest.mark.case("acceptance-9")
 async def test_the_samples_of_the_design_as_they_stand_on_nodes_large_enough(tmp_path: Path) -> None:
     """With the resources that they name; what their image brings is in the working directory."""
     module = tmp_path / "image" / "model_zoo" / "iris" / "dnn_estimator.py"
@@ -156,6 +158,7 @@ async def test_running_pods_are_resized_in_place_where_that_suffices(story: Stor
     assert (await tale.until_running(ps=2, worker=1))["ps"] == ["j-ps-0", "j-ps-1"]
 
 
+@pytest.mark.case("acceptance-2")
 async def test_a_resize_that_no_node_can_grant_changes_nothing_and_says_why(story: Story) -> None:
     tale = EasydlStory(story)
     await tale.submit()
@@ -275,6 +278,7 @@ async def test_workers_fail_are_replaced_and_the_trainer_ends_the_job(story: Sto
     await story.until(lambda: _none(tale), "its other pods are gone")
 
 
+@pytest.mark.case("acceptance-1")
 async def test_a_job_whose_programs_fail_at_once_comes_to_rest(story: Story) -> None:
     """They die within milliseconds of each other, some of them when the job is over already."""
     tale, after = EasydlStory(story), itertools.count()
@@ -300,6 +304,7 @@ async def _none(tale: EasydlStory) -> bool:
     return not await tale.pods()
 
 
+@pytest.mark.case("acceptance-12")
 async def test_suspending_frees_every_pod(story: Story) -> None:
     tale = EasydlStory(story)
     await tale.submit()

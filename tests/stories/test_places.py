@@ -18,6 +18,7 @@ def shared_cluster(story: Story) -> Data:
     return {"master": helper, "pserver": helper | {"min-instance": 1}, "trainer": trainer, "freezing_window": "0s"}
 
 
+@pytest.mark.case("acceptance-22")
 async def test_three_jobs_share_the_cluster_as_the_plan_fits_them(story: Story) -> None:
     await asyncio.gather(*(story.submit(name, script=OBEDIENT, **shared_cluster(story)) for name in JOBS))
 

@@ -86,6 +86,7 @@ async def serve_etcd(elastic: Elastic, program: Path, directory: Path, *options:
     return f"{await elastic.until(address_of, 'etcd runs')}:2379"
 
 
+@pytest.mark.case("acceptance-samples")
 @pytest.mark.may_skip("etcd is not built yet: the kube tier does that")
 async def test_the_designs_own_manifest_meets_in_a_real_etcd(elastic: Elastic, tmp_path: Path) -> None:
     program = etcd_program()

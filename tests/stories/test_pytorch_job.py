@@ -39,6 +39,7 @@ async def test_a_job_runs_and_succeeds_as_the_design_draws_it(elastic: Elastic) 
     assert await elastic.workers(phase="Succeeded") == names, "they stay for their logs"
 
 
+@pytest.mark.case("acceptance-10")
 async def test_a_job_uses_idle_room_is_scaled_by_hand_and_edited(elastic: Elastic) -> None:
     await elastic.submit(OBEDIENT, 1, 4)
     await elastic.until_running(4)

@@ -60,6 +60,7 @@ def sample(name: str, namespace: str, image: str, files: Path, data: Path) -> di
 SAMPLES = ("trainingjob.yaml", "trainingjob-v1alpha1.yaml")
 
 
+@pytest.mark.case("acceptance-samples")
 @pytest.mark.timeout(240)
 async def test_the_samples_train_to_the_end_and_grow_on_the_way(story_on_both: Story, tmp_path: Path) -> None:
     """Each in a namespace of its own; both at once where there is room."""
@@ -116,6 +117,7 @@ with Trainer() as trainer:
 """
 
 
+@pytest.mark.case("acceptance-13")
 @pytest.mark.timeout(240)
 async def test_without_a_master_each_trainer_trains_its_share(story_on_both: Story, tmp_path: Path) -> None:
     """As design 000 says how to have a job that is not scaled."""

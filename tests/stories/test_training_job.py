@@ -143,6 +143,7 @@ async def _only(story: Story, name: str) -> bool:
     return await story.pods(phase="Failed") == [name]
 
 
+@pytest.mark.case("acceptance-6")
 async def test_a_server_that_crashes_again_and_again_fails_the_job(story: Story) -> None:
     """Its node starts it again and again; the job ends with what the server said."""
     server = {"command": ["sh", "-c", "echo no such model >&2; exit 9"], "min-instance": 1}
@@ -222,6 +223,7 @@ async def test_a_job_that_does_not_fit_waits_and_says_why(story: Story) -> None:
     assert "CPU" in queued["message"]
 
 
+@pytest.mark.case("acceptance-7")
 async def test_edits_of_sizes_and_templates_are_honoured(story: Story) -> None:
     await story.submit(script=OBEDIENT, trainer=story.trainer(1, 1), **ELASTIC)
     await story.until_phase("running")

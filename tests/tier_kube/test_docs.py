@@ -105,6 +105,7 @@ def test_every_block_is_run_or_excused() -> None:
     assert not set(STORY) & set(EXCUSED)
 
 
+@pytest.mark.case("acceptance-25")
 def test_the_commands_of_the_guide_run(cluster: Kubectl, desk: Path) -> None:
     blocks = of_the_guide()
     for place in STORY:

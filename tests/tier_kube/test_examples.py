@@ -30,6 +30,7 @@ def test_readers_are_told_to_apply_only_what_runs() -> None:
     assert applied() <= OWN_RUNTIME.keys()
 
 
+@pytest.mark.case("acceptance-25")
 @pytest.mark.parametrize("path", sorted(OWN_RUNTIME))
 def test_an_example_trains_to_the_end(path: str, installation: Installation, namespace: Kubectl) -> None:
     installation.present("--no-brain")

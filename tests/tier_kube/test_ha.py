@@ -106,6 +106,7 @@ def test_the_other_leads_when_the_lease_is_over(
     assert len(before.items() & after.items()) == min(len(before), size), "trainers that stay were not touched"
 
 
+@pytest.mark.case("acceptance-28")
 def test_after_a_clean_stop_the_other_leads_at_once(own_cluster: Cluster, pair: Kubectl, job: Kubectl) -> None:
     before, old = running_trainers(job), both_ready(pair)
     resize(job, 2)

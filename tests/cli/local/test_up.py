@@ -93,6 +93,7 @@ def port_is_open(url: str) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
+@pytest.mark.case("acceptance-9")
 async def test_up_and_down_and_up_again(edl: Edl) -> None:
     offers = ("--gpu", "1", "--disk", "100Gi", "--resource", "example.com/fpga=2")
     said = await asyncio.to_thread(edl.up, "--nodes", "2", *offers)

@@ -3,9 +3,12 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from edl.embedded.node.registration import DeclaredCapacity, capacity_of
 
 
+@pytest.mark.case("acceptance-9")
 def test_nodes_share_the_free_disk_of_their_home(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free >> 20
     offered = capacity_of(4, directory=tmp_path, declared=DeclaredCapacity(cpu="1", memory="1Gi"))

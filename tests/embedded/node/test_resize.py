@@ -4,6 +4,7 @@ these run against the embedded one, which leaves it to the node."""
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.embedded.cluster_fixture import PODS, Cluster, api_server, joined_node
 from tests.embedded.node.seen import FOREVER, main
 
@@ -23,6 +24,7 @@ def _pending(found: Any) -> tuple[str, str] | None:
     return None if pending is None else (pending["reason"], pending["message"])
 
 
+@pytest.mark.case("acceptance-2")
 async def test_a_resize_beyond_the_node_is_refused(cluster: Cluster) -> None:
     await cluster.pod("p", script=FOREVER, container={"resources": _cpu("1")})
     await cluster.phase("p", "Running")

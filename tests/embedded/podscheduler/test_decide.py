@@ -207,12 +207,14 @@ def test_requests() -> None:
     assert requests_of(pod(cpu="1", overhead={"cpu": "1"}, resources={"requests": {"cpu": "3"}}))["cpu"] == 4 * 10**9
 
 
+@pytest.mark.case("acceptance-2")
 def test_while_a_pod_is_resized_the_larger_size_counts() -> None:
     status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]}
     shrinking = msgspec.structs.replace(pod("x", "1", on="a"), status=msgspec.convert(status, type(pod().status)))
     assert place(pod(cpu="1"), [node("a")], shrinking).node == ""
 
 
+@pytest.mark.case("acceptance-2")
 @pytest.mark.parametrize(("reason", "placed"), [("Infeasible", "a"), ("Deferred", "")])
 def test_a_resize_that_can_never_be_granted_takes_nothing(reason: str, placed: str) -> None:
     status = {

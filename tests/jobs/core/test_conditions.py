@@ -7,6 +7,7 @@ from edl.jobs.core.conditions import MESSAGE_INTERVAL, Conditions
 NOW = 1_000_000_000.0
 
 
+@pytest.mark.case("acceptance-5")
 @pytest.mark.parametrize(
     ("generation", "later", "message", "written"),
     [

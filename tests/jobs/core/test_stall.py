@@ -14,6 +14,7 @@ def stalled(world: World) -> tuple[str, str] | None:
     return found and (found["status"], found["reason"])
 
 
+@pytest.mark.case("acceptance-23")
 @pytest.mark.parametrize("kind", WORLDS)
 def test_a_running_job_without_progress_says_so_until_there_is_some(kind: str) -> None:
     world = WORLDS[kind]()

@@ -206,6 +206,7 @@ def test_suspending_frees_the_pods_and_resuming_brings_them_back() -> None:
     assert [len(world.pods(name)) for name in ("trainer", "ps", "worker")] == [1, 1, 2]
 
 
+@pytest.mark.case("acceptance-12")
 def test_resumed_with_a_plan_that_finds_no_room_the_trainer_comes_back() -> None:
     """It may find a plan that does."""
     world = EasydlWorld()
@@ -253,6 +254,7 @@ def test_tensorflow_finds_its_cluster() -> None:
     assert world.environment("j-worker-0")["EDL_TRAINER_ADDRESS"] == "j-trainer.ns.svc:50001"
 
 
+@pytest.mark.case("acceptance-15")
 def test_where_pods_share_a_host_every_member_of_tensorflows_cluster_has_a_port() -> None:
     """Its servers listen on all addresses of the host."""
     world = EasydlWorld()
@@ -323,6 +325,7 @@ def test_a_service_of_somebody_else_is_not_touched() -> None:
     assert "belongs to somebody else" in world.condition("NameTaken")["message"]  # type: ignore[index]  # it is there
 
 
+@pytest.mark.case("acceptance-20")
 def test_the_reason_of_a_plan_follows_what_is_granted() -> None:
     """The same words with another number are other words."""
     world = EasydlWorld()
@@ -358,6 +361,7 @@ def test_sizes_follow_what_is_granted(grants: list[int]) -> None:
     assert ROLES["worker"] == 1
 
 
+@pytest.mark.case("acceptance-6")
 @pytest.mark.parametrize("name", ["ps", "worker"])
 def test_ready_means_ready_and_not_only_running(name: str) -> None:
     world = EasydlWorld()
@@ -370,6 +374,7 @@ def test_ready_means_ready_and_not_only_running(name: str) -> None:
     assert (ready["status"], ready["reason"], world.status["phase"]) == ("False", "NotReady", "Running")
 
 
+@pytest.mark.case("acceptance-22")
 def test_every_role_prefers_the_nodes_of_the_plan() -> None:
     world = EasydlWorld()
     world.grant = Grant(1, "Started", "there is room", roles={"trainer": 1}, nodes={"trainer": ("n1",)})

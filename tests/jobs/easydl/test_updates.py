@@ -115,6 +115,7 @@ def unschedulable(world: EasydlWorld, name: str, message: str) -> None:
     world._store(("Pod", name), pod)
 
 
+@pytest.mark.case("acceptance-2")
 @pytest.mark.parametrize("resizes", [False, True])
 def test_an_update_that_no_node_can_take_is_refused_and_the_next_goes_on(resizes: bool) -> None:
     world = running(resizes=resizes)

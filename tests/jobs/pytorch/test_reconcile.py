@@ -45,6 +45,7 @@ def test_the_environment_is_that_of_the_design_and_torchruns() -> None:
     assert (variables["EDL_INDEX"], variables["EDL_ROLE"], variables["EDL_ATTEMPT"]) == ("2", "worker", "0")
 
 
+@pytest.mark.case("acceptance-3")
 @pytest.mark.parametrize(
     ("endpoint", "backend"), [("etcd-service:2379", "etcd"), ("store:29400", "c10d"), ("10.0.0.1", "c10d")]
 )

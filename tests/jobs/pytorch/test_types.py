@@ -59,6 +59,7 @@ def test_what_of_a_scheduling_policy_counts() -> None:
     assert views.view(read(own)).priority_class == "own"
 
 
+@pytest.mark.case("acceptance-17")
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -290,6 +290,7 @@ def test_the_next_refused_edit_is_told_of_at_once() -> None:
     assert "spec.port" not in valid["message"]
 
 
+@pytest.mark.case("acceptance-18")
 @pytest.mark.parametrize("where", ["job", "trainer"])
 def test_another_number_of_passes_is_refused_while_the_job_runs(where: str) -> None:
     world = running(passes=5)
@@ -305,6 +306,7 @@ def test_another_number_of_passes_is_refused_while_the_job_runs(where: str) -> N
     assert {"name": "PADDLE_INIT_NUM_PASSES", "value": "5"} in env
 
 
+@pytest.mark.case("acceptance-20")
 def test_a_name_that_is_taken_is_told_of_once() -> None:
     """The reconcile sees it, and the API server has said so as well."""
     world = World()
@@ -529,6 +531,7 @@ def test_environment_of_a_trainer() -> None:
     assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
+@pytest.mark.case("acceptance-13")
 def test_without_a_master_trainers_know_the_fixed_number_of_them() -> None:
     world = running(3, master=None, trainer={"replicas": 3})
     env = {one["name"]: one.get("value") for one in world.objects["Pod", "j-trainer-2"]["spec"]["containers"][0]["env"]}
@@ -608,6 +611,7 @@ def test_an_entrypoint_reaches_the_shell_as_it_was_written() -> None:
     assert container["command"][-1] == "echo $$$$ $HOME $(date)", "Kubernetes makes one of two"
 
 
+@pytest.mark.case("acceptance-1")
 def test_a_trainer_that_fails_after_the_end_counts_once() -> None:
     world = World(manifest(fault_tolerant=False))
     world.grant = Grant(3, "Started", "starts")
@@ -634,6 +638,7 @@ def workload(world: World, kind: str, role_name: str) -> Data:
     return spec
 
 
+@pytest.mark.case("acceptance-22")
 @pytest.mark.parametrize(
     ("kind", "name"), [("StatefulSet", "etcd"), ("ReplicaSet", "master"), ("ReplicaSet", "pserver")]
 )

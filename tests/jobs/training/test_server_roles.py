@@ -40,6 +40,7 @@ def ready(world: World) -> tuple[str, str, str]:
     return found["status"], found["reason"], found.get("message", "")
 
 
+@pytest.mark.case("acceptance-6")
 @pytest.mark.parametrize("name", ROLES)
 def test_a_server_that_crashes_is_not_active_and_the_job_is_not_ready(name: str) -> None:
     world = World(manifest(etcd={}))
@@ -56,6 +57,7 @@ def test_a_server_that_crashes_is_not_active_and_the_job_is_not_ready(name: str)
     assert ready(world) == ("False", "CrashLoopBackOff", f"pod {victim}: CrashLoopBackOff: exit code 9: no such file")
 
 
+@pytest.mark.case("acceptance-6")
 @pytest.mark.parametrize("name", ROLES)
 def test_a_server_that_crashes_again_and_again_fails_the_job_with_its_cause(name: str) -> None:
     world = running(etcd={}, backoff_limit=3, fault_tolerant=False)
@@ -144,6 +146,7 @@ def test_a_new_pod_in_the_place_of_a_server_begins_with_nothing() -> None:
     assert world.status["phase"] == "running"
 
 
+@pytest.mark.case("acceptance-6")
 @pytest.mark.parametrize("name", ["pserver", "trainer"])
 def test_ready_means_ready_and_not_only_running(name: str) -> None:
     world = running()

@@ -97,6 +97,7 @@ def test_who_does_not_come_back_to_a_new_leader_is_missed_after_the_grace() -> N
     assert world.members() == ["a", "c"]
 
 
+@pytest.mark.case("acceptance-16")
 def test_a_pod_that_has_failed_is_missed_by_a_new_leader_at_once() -> None:
     world = formed("a", "b", "c")
     world.dead.add(world.named("b"))

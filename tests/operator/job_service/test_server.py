@@ -209,6 +209,7 @@ async def test_a_new_leader_declares_nobody_dead(world: World, client: Client) -
         assert (await claim(fresh, "pserver", "b/1"))["epoch"] == 2
 
 
+@pytest.mark.case("acceptance-16")
 @pytest.mark.parametrize("end", ["failed", "succeeded"])
 async def test_to_a_new_leader_a_pod_that_has_ended_is_gone_at_once(world: World, client: Client, end: str) -> None:
     world.set_job(roles={"pserver": RoleRecord(1)}, pods=frozenset({"a"}))

@@ -37,6 +37,7 @@ def test_a_brain_that_goes_away_and_comes_back_is_missed_by_nobody(tmp_path: Pat
 SILENT = ["-c", "import time; time.sleep(600)"]
 
 
+@pytest.mark.case("acceptance-20")
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("deleted", [True, False])
 def test_a_trainer_that_goes_with_its_job_tells_the_brain(tmp_path: Path, deleted: bool) -> None:
@@ -51,6 +52,7 @@ def test_a_trainer_that_goes_with_its_job_tells_the_brain(tmp_path: Path, delete
         assert client.jobs(9)[0].outcome == ("deleted" if deleted else ""), "a pod that is replaced is no end"
 
 
+@pytest.mark.case("acceptance-20")
 @pytest.mark.timeout(200)
 def test_a_trainer_whose_workers_report_nothing_says_which_lines_to_add(tmp_path: Path) -> None:
     with cluster(tmp_path, QUICK | {"EDL_PLAN_SECONDS": "0.5"}, worker=SILENT, room=1) as made:
@@ -65,6 +67,7 @@ def test_a_trainer_whose_workers_report_nothing_says_which_lines_to_add(tmp_path
 CHIEF = ["-c", "import os, time; time.sleep(600 if os.environ['EDL_INDEX'] != '0' else 0)"]
 
 
+@pytest.mark.case("acceptance-15")
 @pytest.mark.timeout(200)
 def test_the_end_of_the_chief_ends_a_job_with_parameter_servers(tmp_path: Path) -> None:
     """The others serve it for ever, as TensorFlow's do."""

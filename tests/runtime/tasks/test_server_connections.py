@@ -48,6 +48,7 @@ def member(answers: Answers) -> Iterator[ServerSlot]:
     server.close()
 
 
+@pytest.mark.case("acceptance-14")
 def test_two_threads_never_read_each_others_answers(member: ServerSlot) -> None:
     """A trainer that ended released its servers while its keeper asked them, and read half a frame of the other."""
     connections = ServerConnections("token", 1)

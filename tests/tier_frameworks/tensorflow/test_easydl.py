@@ -40,6 +40,7 @@ async def epochs(story: Story) -> int:
     return len(re.findall(r"^epoch \d+: ", said.get("tensorflow-worker-0", ""), re.MULTILINE))
 
 
+@pytest.mark.case("acceptance-15")
 async def test_it_trains_through_the_death_of_a_worker(tmp_path: Path) -> None:
     assert PYTHON.exists(), "`make test-frameworks` installs it"
     enough = tmp_path / "enough"

@@ -16,6 +16,7 @@ PINNED = {"edl.dev/pin": "true"}
 __all__ = ["etcd"]
 
 
+@pytest.mark.case("acceptance-3")
 async def test_with_a_c10d_store(tmp_path: Path) -> None:
     """The store is nobody's worker, as the docs ask for."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -24,6 +25,7 @@ async def test_with_a_c10d_store(tmp_path: Path) -> None:
         await _kill_join_leave(training, f"127.0.0.1:{store.port}")
 
 
+@pytest.mark.case("acceptance-3")
 @pytest.mark.may_skip("etcd is built with Go, which may be missing")
 async def test_with_etcd(tmp_path: Path, etcd: Path) -> None:
     async with embedded(tmp_path, working_dir=ROOT) as backend:

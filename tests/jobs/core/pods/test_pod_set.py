@@ -176,6 +176,7 @@ def test_what_is_lost_never_counts() -> None:
     assert (record.failed, record.slot(0).failures) == (0, 0)
 
 
+@pytest.mark.case("acceptance-17")
 @pytest.mark.parametrize(("code", "final"), [(1, True), (127, True), (128, False), (143, False), (None, False)])
 def test_permanent_exit_codes_are_not_retried(code: int | None, final: bool) -> None:
     result = plan(2, pod(0), pod(1, "failed", exit_code=code), rules=Rules(permanent=(1, 127)))
