@@ -78,8 +78,13 @@ async def test_the_reason_of_a_plan_follows_each_edit() -> None:
             await scene.client.patch(JOB_RESOURCES, "r", edit, namespace="default")
             words = f"needs {servers}.5 CPU"
             await scene.until(lambda words=words: _plan_says(scene, words), words)  # type: ignore[misc]
+            await scene.until(lambda words=words: _queued_for(scene, words), words)  # type: ignore[misc]
 
 
 async def _plan_says(scene: Stage, words: str) -> bool:
     status = (await scene.client.get(JOB_RESOURCES, "r", namespace="default")).get("status") or {}
     return words in status.get("reason", "")
+
+
+async def _queued_for(scene: Stage, words: str) -> bool:
+    return words in (await scene.until_condition("Queued"))["message"]

@@ -36,7 +36,7 @@ def set_common_conditions(conditions: Conditions, found: CommonFacts) -> None:
     else:
         conditions.clear("Warned", "Mended")
     if found.queued:
-        conditions.set("Queued", True, found.code or "Waiting", found.reason)
+        conditions.set("Queued", True, found.code or "Waiting", found.reason, steady=True)
     else:
         conditions.clear("Queued", "Admitted", found.reason)
     if found.suspended:

@@ -28,14 +28,15 @@ class Conditions:
         condition = self._known.get(kind)
         return condition is not None and condition.status == "True"
 
-    def set(self, kind: str, holds: bool, reason: str, message: str = "") -> None:
+    def set(self, kind: str, holds: bool, reason: str, message: str = "", *, steady: bool = False) -> None:
+        """`steady`: the message is one that is not reworded at every reconcile, so that it counts as it is."""
         status = "True" if holds else "False"
         message = message[:MESSAGE_LENGTH]
         old = self._known.get(kind)
         when = timestamp.text(self._now)
         if old is None or old.status != status:
             moved = when
-        elif old.reason != reason or (old.message != message and self._may_refresh(old)):
+        elif old.reason != reason or (old.message != message and (steady or self._may_refresh(old))):
             moved = old.last_transition_time or when
         else:
             return
