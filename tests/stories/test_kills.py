@@ -44,7 +44,7 @@ OPERATOR = ["--lease", "4", "--service", "127.0.0.1:0", "--service-url", "https:
 # What the image of the sample would bring. The ledger is outside of the product, beside the data.
 SCRIPT = f"""
 import os, runpy
-data = os.environ["EDL_DATA_DIR"]
+data = os.environ.get("KEPT", os.environ["EDL_DATA_DIR"])
 os.environ.update(LEDGER=os.path.join(data, "ledger"), RELEASE=os.path.join(data, "release"))
 os.environ.update(CHUNKS="{CHUNKS}", STEPS="{STEPS}", SECONDS="0.5")
 runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "counting.py"), run_name="__main__")
@@ -52,19 +52,32 @@ runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "countin
 
 
 class Job:
-    """The job under test: its ledger, and what a user sees of it."""
+    """The job under test: its ledger, and what a user sees of it. `own_disks`: of each pod, and gone with it."""
 
-    def __init__(self, client: Client, root: Path, namespace: str = "default", image: str = "any") -> None:
-        self.client, self.namespace, self._image = client, namespace, image
+    def __init__(
+        self, client: Client, root: Path, namespace: str = "default", image: str = "any", *, own_disks: bool = False
+    ) -> None:
+        self.client, self.namespace, self._image, self._own_disks = client, namespace, image, own_disks
         self._files, self._data = workspace(root, SCRIPT, counting=Path(counting.__file__)), directory(root, "kept")
         self.ledger, self._release = self._data / "ledger", self._data / "release"
         self.uid = ""
+        self._passes = 2 if own_disks else PASSES
 
     async def submit(self) -> None:
         manifest = sample("trainingjob.yaml", self.namespace, self._image, self._files, self._data)
         manifest["spec"] |= {"fault_tolerant": True, "backoff_limit": 20}
+        if self._own_disks:
+            manifest["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
+            manifest["spec"]["trainer"]["passes"] = self._passes
+            self._keep_ledger(manifest["spec"]["trainer"]["template"]["spec"])
         made = await until(lambda: self._create(manifest), "the kind is served")
         self.uid = made["metadata"]["uid"]
+
+    def _keep_ledger(self, pod: Data) -> None:
+        """Elsewhere than among the data, which goes with its pod."""
+        pod["volumes"].append({"name": "kept", "hostPath": {"path": str(self._data)}})
+        pod["containers"][0]["volumeMounts"].append({"name": "kept", "mountPath": "/kept"})
+        pod["containers"][0]["env"] = [{"name": "KEPT", "value": "/kept"}]
 
     async def _create(self, manifest: Data) -> Data | None:
         try:
@@ -109,7 +122,7 @@ class Job:
         return status.get("phase") == "succeeded"
 
     async def check(self) -> None:
-        tasks = {(number, chunk) for number in range(PASSES) for chunk in range(CHUNKS)}
+        tasks = {(number, chunk) for number in range(self._passes) for chunk in range(CHUNKS)}
         kept = surviving(self.lines("acknowledged"), await self._rollbacks())
         assert {task: count for task, count in kept.items() if count > 1} == {}, "done twice"
         ended = {_who(line) for line in self.lines("end")}
@@ -118,8 +131,8 @@ class Job:
         ends = self.lines("end")
         assert ends
         for line in ends:
-            assert line["total"] == [PASSES * CHUNKS * STEPS] * 3, "an update was lost, or counted twice"
-            assert line["rows"] == [PASSES] * CHUNKS
+            assert line["total"] == [self._passes * CHUNKS * STEPS] * 3, "an update was lost, or counted twice"
+            assert line["rows"] == [self._passes] * CHUNKS
 
     async def _rollbacks(self) -> list[tuple[int, int]]:
         found = (await self.client.list(CONFIGMAPS, namespace=self.namespace, labels={"edl.dev/job": NAME})).items
@@ -179,6 +192,20 @@ async def test_any_one_process_may_be_killed(tmp_path: Path) -> None:
             raise AssertionError(f"{error}\n{made.logs()}") from None
         finally:
             await client.close()
+
+
+@pytest.mark.case("acceptance-23")
+async def test_a_server_that_is_lost_with_its_disk_costs_no_task(story_on_both: Story, tmp_path: Path) -> None:
+    """As on the default volume of a real cluster: it goes on from the copies that its neighbour has."""
+    story = story_on_both
+    job = Job(story.client, tmp_path, story.namespace, story.backend.python, own_disks=True)
+    await job.submit()
+    await job.until_more("its submission")
+    lost = (await job.pod("pserver", random.Random()))["metadata"]
+    await story.client.delete(PODS, lost["name"], namespace=story.namespace, grace=0, uid=lost["uid"])
+    await until(lambda: _now(any(line["era"] > 1 for line in job.lines("acknowledged"))), "it goes on without it")
+    await job.end()
+    await job.check()
 
 
 OF_THE_CLUSTER = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
