@@ -11,7 +11,8 @@ import yaml
 from edl.cli.local.admission import edl_rules
 from edl.cli.main import main
 from edl.embedded.cluster import EmbeddedCluster, embedded_cluster
-from edl.install.cluster.applying import MANAGER, SecondInstallationError, apply_all, ours_alone, refuse_second
+from edl.install.cluster.applying import MANAGER, apply_all, ours_alone
+from edl.install.cluster.installed import SecondInstallationError, refuse_second
 from edl.install.cluster.pruning import KEPT, everything, prune
 from edl.install.manifests import manifests
 from edl.install.options import NAME, PART_OF, InstallOptions
@@ -70,7 +71,7 @@ async def test_objects_of_options_that_were_dropped_go_and_nothing_else(client: 
         await client.create(resource, body, namespace="edl-system")
     wanted, said = objects(namespaces="a"), list[str]()
     await apply_all(client, wanted, lambda line: None)
-    await prune(client, wanted, said.append)
+    await prune(client, "edl-system", wanted, said.append)
     assert sorted(said) == [
         "ConfigMap edl-dashboard removed",
         "Role edl-operator-jobs removed",
@@ -80,7 +81,7 @@ async def test_objects_of_options_that_were_dropped_go_and_nothing_else(client: 
     assert [one["metadata"]["namespace"] for one in (await client.list(ROLES)).items if _is_for_jobs(one)] == ["a"]
     assert await client.get(CONFIG_MAPS, "theirs", namespace="edl-system")
     assert await client.get(ACCOUNTS, "theirs", namespace="edl-system")
-    await prune(client, wanted, said.append)
+    await prune(client, "edl-system", wanted, said.append)
     assert len(said) == 4, "a second time there is nothing to do"
 
 
@@ -97,7 +98,7 @@ def test_every_kind_of_an_installation_can_be_pruned_but_those_that_hold_what_is
 @pytest.mark.parametrize("name", names())
 def test_whatever_an_option_makes_is_known_to_pruning_and_removal(name: str) -> None:
     given = InstallOptions(**read_values(yaml.safe_dump(values_with(name)), "values.yaml"))
-    known = {(body["kind"], body["metadata"]["name"]) for body in everything("any")}
+    known = {(body["kind"], body["metadata"]["name"]) for body in everything(given.namespace, given.namespaces)}
     made = {(body["kind"], body["metadata"]["name"]) for body in manifests(given) if body["kind"] not in KEPT}
     accounts = {("ServiceAccount", given.service_account)}  # found by their labels
     assert made - accounts <= known
@@ -138,11 +139,12 @@ def test_field_sets_are_joined() -> None:
 
 
 async def test_a_second_installation_is_refused_with_the_reason(client: Client) -> None:
-    await refuse_second(client, "edl-system")
+    await refuse_second(client, InstallOptions())
     await apply_all(client, objects(), lambda line: None)
-    await refuse_second(client, "edl-system")
-    with pytest.raises(SecondInstallationError, match="EDL is in namespace edl-system of this cluster already"):
-        await refuse_second(client, "ml")
+    await refuse_second(client, InstallOptions())
+    for namespaces in ("", "a"):
+        with pytest.raises(SecondInstallationError, match="EDL is in namespace edl-system of this cluster already"):
+            await refuse_second(client, InstallOptions(namespace="ml", namespaces=namespaces))
 
 
 async def test_the_command_refuses_it_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

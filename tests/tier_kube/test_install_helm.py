@@ -96,6 +96,11 @@ def by_name(objects: list[Data]) -> dict[tuple[str, str, str], Data]:
         ),
         pytest.param({"namespaces": "a,b"}, InstallOptions(namespaces="a,b"), id="some namespaces"),
         pytest.param(
+            {"namespace": "ml", "namespaces": "c", "web": True},
+            InstallOptions(namespace="ml", namespaces="c", web=True),
+            id="beside another one",
+        ),
+        pytest.param(
             {"apiServerCidr": "10.0.0.0/24", "metricsFrom": "monitoring"},
             InstallOptions(api_server_cidr="10.0.0.0/24", metrics_from="monitoring"),
             id="network",

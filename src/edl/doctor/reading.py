@@ -18,7 +18,7 @@ from edl.kube.rest.transport import Request
 from edl.operator.credentials.identity import Identity, read_identity
 from edl.operator.credentials.own_secret import find_secret
 from edl.operator.resources import CRDS, NODES, PODS, SECRETS, resource_of
-from edl.operator.settings import BRAIN, LEASE, SECRET, SERVICE, WEBHOOK
+from edl.operator.settings import BRAIN, LEASE, SECRET, SERVICE, WEBHOOK, cluster_name
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
@@ -78,7 +78,7 @@ async def read_cluster(client: Client, namespace: str) -> ClusterObjects:
         lease=await reader.one(LEASES, LEASE, namespace),
         deployment=await reader.one(DEPLOYMENTS, "edl-operator", namespace),
         service=await reader.one(SLICES, SERVICE, namespace),
-        webhook=await reader.one(WEBHOOKS, WEBHOOK),
+        webhook=await _webhook(reader, namespace),
         brain=await reader.one(DEPLOYMENTS, BRAIN, namespace),
         claim=await reader.one(CLAIMS, BRAIN, namespace),
         nodes=await reader.all(NODES),
@@ -88,6 +88,12 @@ async def read_cluster(client: Client, namespace: str) -> ClusterObjects:
         pods=await _of_jobs(client, PODS) if identity is not None else [],
         denied=reader.denied,
     )
+
+
+async def _webhook(reader: Reader, namespace: str) -> Data | None:
+    """Of an installation that is limited to namespaces, if it is in this one; else the one that there is."""
+    own = await reader.one(WEBHOOKS, cluster_name(WEBHOOK, namespace, limited=True))
+    return own or await reader.one(WEBHOOKS, WEBHOOK)
 
 
 async def read_identity_of(client: Client, namespace: str) -> Identity | None:

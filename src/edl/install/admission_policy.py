@@ -13,14 +13,14 @@ from edl.install.permissions import namespace_permissions
 from edl.jobs.registry import KINDS
 from edl.operator.settings import WEBHOOK
 
-POLICY = NAME
 _VERSION = "admissionregistration.k8s.io/v1"
 _CONTROLLED = "{0} != null && has({0}.metadata.ownerReferences) && {0}.metadata.ownerReferences.exists(one, {1})"
 _BATCH = "one.apiVersion == 'batch/v1' && one.kind == 'Job' && request.resource.resource == 'pods'"
 
 
 def admission_policy(options: InstallOptions) -> list[dict[str, Any]]:
-    metadata = {"name": POLICY, "labels": LABELS}
+    name = options.cluster_name(NAME)
+    metadata = {"name": name, "labels": LABELS}
     return [
         {
             "apiVersion": _VERSION,
@@ -38,7 +38,7 @@ def admission_policy(options: InstallOptions) -> list[dict[str, Any]]:
             "apiVersion": _VERSION,
             "kind": "ValidatingAdmissionPolicyBinding",
             "metadata": metadata,
-            "spec": {"policyName": POLICY, "validationActions": ["Deny"]},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
         },
     ]
 
@@ -73,11 +73,11 @@ def _variables(options: InstallOptions) -> dict[str, str]:
         "old": "request.operation == 'CREATE' || (" + _CONTROLLED.format("oldObject", controls) + ") || "
         f"(request.operation == 'UPDATE' && request.resource.resource != 'secrets' && ({orphan}) && {labelled})",
         "event": "request.resource.group == 'events.k8s.io' && request.resource.resource == 'events'",
-        "named": " || ".join(f"({text})" for text in _named()),
+        "named": " || ".join(f"({text})" for text in _named(options)),
     }
 
 
-def _named() -> list[str]:
+def _named(options: InstallOptions) -> list[str]:
     """What is the operator's own, by its name: in its namespace, what its Role lets it write under a name."""
     owned = [one for one in namespace_permissions() if one.names and "update" in one.verbs]
     webhook = "request.resource.resource == 'validatingwebhookconfigurations'"
@@ -88,7 +88,7 @@ def _named() -> list[str]:
             f"request.resource.resource in {list(one.resources)} && variables.name in {list(one.names)}"
             for one in owned
         ),
-        f"{webhook} && request.operation == 'UPDATE' && variables.name == '{WEBHOOK}'",
+        f"{webhook} && request.operation == 'UPDATE' && variables.name == '{options.cluster_name(WEBHOOK)}'",
         f"{reviews} && request.operation == 'CREATE'",
     ]
 

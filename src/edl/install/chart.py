@@ -14,6 +14,7 @@ import msgspec
 
 from edl import __version__
 from edl.api.kubernetes import version
+from edl.install.chart_refusal import OTHERS
 from edl.install.deployment import apart
 from edl.install.manifests import Manifest, manifests
 from edl.install.option import Row, is_structured
@@ -22,7 +23,7 @@ from edl.install.permissions import JOBS_ROLE
 from edl.install.server_budgets import SERVERS
 from edl.install.text import yaml_text
 from edl.install.values import schema, values_text
-from edl.operator.settings import BRAIN
+from edl.operator.settings import BRAIN, NAMESPACE
 
 _NUMBERS = 987654000  # one above it for each choice that is a number
 _CLUSTER_ROLE = f"templates/clusterrole-{NAME}.yaml"
@@ -45,6 +46,7 @@ _GUARDS = {
 # Lines that are there by choice, when they are, and what is in their place if not.
 _CHOSEN = (
     (r" *imagePullSecrets:\n *- name: '@pullSecret@'\n", ".Values.pullSecret", ""),
+    (r" *namespaceSelector:\n *matchExpressions:\n(?:.*\n){3} *- '@namespaces@'\n", ".Values.namespaces", ""),
     (r" *- --brain\n", ".Values.brain", ""),
     (r" *- --brain-url=.*\n *- --brain-token=.*\n *- --brain-ca=.*\n", ".Values.brain", ""),
     (r" *- podSelector:\n *matchLabels:\n *app.kubernetes.io/name: edl-web\n", ".Values.web", ""),
@@ -71,9 +73,15 @@ _CHOSEN = (
         rf"\1persistentVolumeClaim:\n\1  claimName: {BRAIN}\n",
     ),
 )
+_HOME = "@namespace@"
 _LEFT_OUT = "cpu|priorityClassName|serviceAccountName|storageClassName"  # fields that are not there if they are empty
 # What is in the place of a map or list that is empty.
 _INSTEAD = {"affinity": apart()}
+# What names of objects that are in no namespace end in: `cluster_name` says the same.
+_SUFFIX = f"""{{{{- define "edl.suffix" -}}}}
+{{{{- if and .Values.namespaces (ne .Values.namespace "{NAMESPACE}") }}}}-{{{{ .Values.namespace }}}}{{{{ end -}}}}
+{{{{- end -}}}}
+"""
 _NOTES = """EDL is in namespace {{ .Values.namespace }}:
   kubectl -n {{ .Values.namespace }} get pods
   kubectl get trainingjobs -A
@@ -108,14 +116,19 @@ def chart() -> dict[str, str]:
             if f"-{part}." in name:
                 files[name] = _for_each_namespace(text, value)
     files[_CLUSTER_ROLE] = _either(files[_CLUSTER_ROLE], _template(_cluster_role()))
-    return files | {"templates/NOTES.txt": _NOTES}
+    return files | {"templates/NOTES.txt": _NOTES, "templates/_suffix.tpl": _SUFFIX, "templates/others.yaml": OTHERS}
 
 
 def _file_name(body: Manifest) -> str:
     """After the object's default name, except for the namespace, of which there is one."""
-    kind, name = body["kind"].lower(), body["metadata"]["name"]
+    kind, name = body["kind"].lower(), _default_name(body)
     defaults = {_mark(row): row.default for row in rows()}
     return f"templates/{kind}.yaml" if kind == "namespace" else f"templates/{kind}-{defaults.get(name, name)}.yaml"
+
+
+def _default_name(body: Manifest) -> str:
+    name: str = body["metadata"]["name"]
+    return name.removesuffix(f"-{_HOME}")
 
 
 def _for_each_namespace(text: str, value: str) -> str:
@@ -161,7 +174,7 @@ def _template(body: Manifest) -> str:
         body = {**body, "metadata": {**body["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
     text = yaml_text([body]).removeprefix("---\n").replace("{{", '{{ "{{" }}')
     text = _expressions(_with_maps_and_lists(_by_choice(text)))
-    guard = _guard(body["kind"], body["metadata"]["name"])
+    guard = _guard(body["kind"], _default_name(body))
     return f"{{{{- if {guard} }}}}\n{text}{{{{- end }}}}\n" if guard else text
 
 
@@ -177,12 +190,13 @@ def _by_choice(text: str) -> str:
         other = f"{{{{- else }}}}\n{otherwise}" if otherwise else ""
         chosen = rf"{{{{- if {condition} }}}}\n\g<0>{other}{{{{- end }}}}\n"
         text = re.sub(f"^{lines}", chosen, text, flags=re.MULTILINE)
-    return _without_defaults(_each_pull_secret(text))
+    return _without_defaults(_each(_each(text, "pullSecret", "- name: "), "namespaces", "- "))
 
 
-def _each_pull_secret(text: str) -> str:
-    each = r"""{{- range splitList "," .Values.pullSecret }}\n\1- name: '{{ . }}'\n{{- end }}\n"""
-    return re.sub(r"^( *)- name: '@pullSecret@'\n", each, text, flags=re.MULTILINE)
+def _each(text: str, value: str, before: str) -> str:
+    """A line for each of the names that an option has with commas between them."""
+    each = rf"""{{{{- range splitList "," .Values.{value} }}}}\n\1{before}'{{{{ . }}}}'\n{{{{- end }}}}\n"""
+    return re.sub(rf"^( *){before}'@{value}@'\n", each, text, flags=re.MULTILINE)
 
 
 def _without_defaults(text: str) -> str:
@@ -220,7 +234,9 @@ def _structured(match: re.Match[str]) -> str:
 
 
 def _expressions(text: str) -> str:
-    text = text.replace("@@imageDigest@", "{{ with .Values.imageDigest }}@{{ . }}{{ end }}")
+    text = text.replace(f"-{_HOME}", '{{ include "edl.suffix" . }}').replace(
+        "@@imageDigest@", "{{ with .Values.imageDigest }}@{{ . }}{{ end }}"
+    )
     for number, row in enumerate(rows()):
         text = text.replace(str(_NUMBERS + number), f"{{{{ int .Values.{row.value} }}}}")
     return re.sub(r"@([a-zA-Z]+)@", r"{{ .Values.\1 }}", text)

@@ -27,7 +27,7 @@ def manifests(options: InstallOptions) -> list[Manifest]:
         *([namespace(options)] if options.create_namespace else []),
         *(crds() if options.crds else []),
         *role_objects(options),
-        *user_roles(),
+        *user_roles(options),
         job_service(options),
         operator_service(options),
         disruption_budget(options),

@@ -11,7 +11,7 @@ import msgspec
 from edl import __version__
 from edl.api.job_view import Installation
 from edl.install.option import Option, Row, rows_of
-from edl.operator.settings import NAMESPACE
+from edl.operator.settings import NAMESPACE, cluster_name
 from edl.scheduler.policies.registry import DEFAULT_POLICY, POLICIES
 
 NAME = "edl-operator"  # of everything that has no reason to be called otherwise
@@ -209,6 +209,10 @@ class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def job_namespaces(self) -> tuple[str, ...]:
         return tuple(filter(None, self.namespaces.split(",")))
+
+    def cluster_name(self, name: str) -> str:
+        """Of an object that is in no namespace."""
+        return cluster_name(name, self.namespace, limited=bool(self.job_namespaces))
 
     @property
     def guarded_namespaces(self) -> tuple[str, ...]:

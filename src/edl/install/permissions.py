@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from edl.install.options import LABELS, NAME, InstallOptions
 from edl.jobs.registry import KINDS
-from edl.operator.settings import BRAIN, LEASE, LEDGER, SECRET, SERVICE, WEBHOOK
+from edl.operator.settings import BRAIN, LEASE, LEDGER, SECRET, SERVICE, WEBHOOK, cluster_name
 
 JOBS_ROLE = f"{NAME}-jobs"  # in each namespace of jobs, if they may be in some only
 READ = ("list", "watch")
@@ -47,7 +47,7 @@ def cluster_permissions(namespace: str, *, limited: bool = False) -> list[Permis
     if limited:
         read = (replace(one, verbs=tuple(verb for verb in one.verbs if verb in READ)) for one in found)
         found = [one for one in read if one.verbs]
-    return [*found, *_cluster_wide(namespace)]
+    return [*found, *_cluster_wide(namespace, cluster_name(WEBHOOK, namespace, limited=limited))]
 
 
 def limited_permissions() -> list[Permission]:
@@ -76,7 +76,7 @@ def _job_permissions() -> list[Permission]:
     ]
 
 
-def _cluster_wide(namespace: str) -> list[Permission]:
+def _cluster_wide(namespace: str, webhook: str) -> list[Permission]:
     return [
         Permission("", ("nodes", "resourcequotas", "limitranges"), READ, "to plan for what is there and allowed"),
         Permission("scheduling.k8s.io", ("priorityclasses",), READ, "to know who goes first"),
@@ -85,7 +85,7 @@ def _cluster_wide(namespace: str) -> list[Permission]:
         Permission("authentication.k8s.io", ("tokenreviews",), ("create",), "to know who asks for metrics"),
         Permission("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "to know whether they may"),
         Permission(
-            _ADMISSION, ("validatingwebhookconfigurations",), ("get", "patch"), "to be trusted by it", (WEBHOOK,)
+            _ADMISSION, ("validatingwebhookconfigurations",), ("get", "patch"), "to be trusted by it", (webhook,)
         ),
     ]
 
@@ -125,8 +125,8 @@ def role_objects(options: InstallOptions) -> list[dict[str, Any]]:
     ]
     return [
         *([_account(options)] if options.create_service_account else []),
-        _role("ClusterRole", {}, cluster_permissions(namespace, limited=limited)),
-        _binding("ClusterRole", {}, account),
+        _role("ClusterRole", {}, cluster_permissions(namespace, limited=limited), options.cluster_name(NAME)),
+        _binding("ClusterRole", {}, account, options.cluster_name(NAME)),
         _role("Role", {"namespace": namespace}, namespace_permissions(options.authority_secret)),
         _binding("Role", {"namespace": namespace}, account),
         *jobs,

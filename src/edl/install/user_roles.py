@@ -4,7 +4,7 @@ roles. Without them only administrators of the cluster could submit a job.
 
 from typing import Any
 
-from edl.install.options import PART_OF
+from edl.install.options import PART_OF, InstallOptions
 from edl.jobs.registry import KINDS
 from edl.operator.settings import METRICS_PATH
 
@@ -13,14 +13,19 @@ _EDIT = [*_VIEW, "create", "update", "patch", "delete", "deletecollection"]
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
 
 
-def user_roles() -> list[dict[str, Any]]:
-    return [_role("edl-edit", ("admin", "edit"), _EDIT), _role("edl-view", ("view",), _VIEW), _metrics()]
+def user_roles(options: InstallOptions) -> list[dict[str, Any]]:
+    """Each installation has its own, so that none takes another's away; the same rule twice is the same right."""
+    return [
+        _role(options.cluster_name("edl-edit"), ("admin", "edit"), _EDIT),
+        _role(options.cluster_name("edl-view"), ("view",), _VIEW),
+        _metrics(options.cluster_name("edl-metrics")),
+    ]
 
 
-def _metrics() -> dict[str, Any]:
+def _metrics(name: str) -> dict[str, Any]:
     """For whoever collects metrics, by a binding of the administrator's: they name jobs of every namespace."""
     rules = [{"nonResourceURLs": [METRICS_PATH], "verbs": ["get"]}]
-    metadata = {"name": "edl-metrics", "labels": PART_OF}
+    metadata = {"name": name, "labels": PART_OF}
     return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
 
 

@@ -23,7 +23,7 @@ def web_objects(options: InstallOptions) -> list[dict[str, Any]]:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(options)}
     return [
         {**account, "automountServiceAccountToken": False},
-        _role(),
+        _role(options),
         _binding(options),
         _service(options),
         _deployment(options),
@@ -48,22 +48,23 @@ def _metadata(options: InstallOptions) -> dict[str, Any]:
     return {"name": WEB, "namespace": options.namespace, "labels": LABELS}
 
 
-def _role() -> dict[str, Any]:
+def _role(options: InstallOptions) -> dict[str, Any]:
     rules = [permission.rule() for permission in permissions()]
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "ClusterRole",
-        "metadata": {"name": WEB, "labels": LABELS},
+        "metadata": {"name": options.cluster_name(WEB), "labels": LABELS},
         "rules": rules,
     }
 
 
 def _binding(options: InstallOptions) -> dict[str, Any]:
+    name = options.cluster_name(WEB)
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": WEB, "labels": LABELS},
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": WEB},
+        "metadata": {"name": name, "labels": LABELS},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": WEB, "namespace": options.namespace}],
     }
 

@@ -7,6 +7,7 @@ from edl.jobs.registry import KINDS
 from edl.operator.settings import WEBHOOK
 
 PATH = "/validate"
+NAME_LABEL = "kubernetes.io/metadata.name"  # which Kubernetes gives every namespace
 
 
 def webhook(options: InstallOptions) -> dict[str, Any]:
@@ -14,7 +15,7 @@ def webhook(options: InstallOptions) -> dict[str, Any]:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": WEBHOOK, "labels": LABELS},
+        "metadata": {"name": options.cluster_name(WEBHOOK), "labels": LABELS},
         "webhooks": [
             {
                 "name": "validate.edl.dev",
@@ -23,6 +24,7 @@ def webhook(options: InstallOptions) -> dict[str, Any]:
                 "failurePolicy": "Ignore",
                 "matchPolicy": "Equivalent",
                 "timeoutSeconds": 5,
+                **_where(options),
                 "clientConfig": {
                     "service": {"name": WEBHOOK, "namespace": options.namespace, "path": PATH, "port": 443}
                 },
@@ -39,3 +41,11 @@ def webhook(options: InstallOptions) -> dict[str, Any]:
             }
         ],
     }
+
+
+def _where(options: InstallOptions) -> dict[str, Any]:
+    """An installation that is limited to namespaces checks the jobs of those: others may be another one's."""
+    if not options.job_namespaces:
+        return {}
+    wanted = {"key": NAME_LABEL, "operator": "In", "values": list(options.job_namespaces)}
+    return {"namespaceSelector": {"matchExpressions": [wanted]}}

@@ -16,7 +16,7 @@ from edl.operator.job_service_host import JobServiceHost, Records, service_names
 from edl.operator.metrics.server import MetricsServer
 from edl.operator.reconcile.caches import Caches
 from edl.operator.reconcile.job_cache import JobCache
-from edl.operator.settings import SECRET, WEBHOOK, OperatorSettings
+from edl.operator.settings import SECRET, OperatorSettings
 from edl.operator.trainer_requests import TrainerRequestHandler
 from edl.operator.webhook import Webhook
 
@@ -70,7 +70,11 @@ class Endpoints:
             )
         if settings.webhook is not None:
             self.webhook = Webhook(
-                writer, address=settings.webhook, tls=rotation.tls, name=WEBHOOK, ca=identity.trusted
+                writer,
+                address=settings.webhook,
+                tls=rotation.tls,
+                name=settings.webhook_configuration,
+                ca=identity.trusted,
             )
 
     @contextlib.asynccontextmanager

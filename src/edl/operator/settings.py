@@ -25,6 +25,12 @@ TRUSTED = "trusted.crt"  # in the operators' Secret: the authorities that client
 WEBHOOK = "edl-operator"  # the Service by which API servers reach it, and its configuration
 
 
+def cluster_name(name: str, namespace: str, *, limited: bool) -> str:
+    """What an installation calls an object that is in no namespace. Of those limited to namespaces of their own there
+    may be several; so theirs carry where they are, but for the one in the default namespace."""
+    return f"{name}-{namespace}" if limited and namespace != NAMESPACE else name
+
+
 class ServiceSettings(msgspec.Struct, frozen=True):
     """Where the job service listens and how pods reach it.
 
@@ -78,6 +84,10 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     register_crds: bool = True
     authority_secret: str = ""
     """A Secret of the namespace with the authority that issues certificates; '': operators make one."""
+
+    @property
+    def webhook_configuration(self) -> str:
+        return cluster_name(WEBHOOK, self.namespace, limited=bool(self.namespaces))
 
     def who(self) -> str:
         """Unique per process: a restart is another one."""

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from edl.cli.connect.jobs import all_jobs, find_job
+from edl.install.options import InstallOptions
 from edl.install.permissions import cluster_permissions
 from edl.install.user_roles import user_roles
 from edl.jobs.admission import check
@@ -46,7 +47,7 @@ def viewed_and_planned_for() -> None:
 def installed() -> None:
     assert "sleepjobs.toys.example.com" in [crd["metadata"]["name"] for crd in crds()]
     assert any("sleepjobs/status" in permission.resources for permission in cluster_permissions("edl-system"))
-    assert any("sleepjobs" in rule["resources"] for role in user_roles() for rule in role["rules"])
+    assert any("sleepjobs" in rule["resources"] for role in user_roles(InstallOptions()) for rule in role["rules"])
 
 
 async def reconciled_and_listed() -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from edl.install.manifests import Manifest
-from edl.install.options import NAME
 from edl.install.resources import resource_of
 from edl.kube.rest.client import Client
 from edl.kube.rest.errors import ApiError
@@ -17,28 +16,10 @@ from edl.kube.rest.resource import Resource
 MANAGER = "edl-cli"
 INSTALLERS = frozenset({"kubectl-client-side-apply", "kubectl", "helm"})
 """Field managers of the other ways to install EDL."""
-BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False)
-
-
-class SecondInstallationError(Exception):
-    """EDL is in another namespace of this cluster; the message says where, and what to do."""
 
 
 class MissingKindError(Exception):
     """The cluster does not have a kind of which an object is to be applied."""
-
-
-async def refuse_second(client: Client, namespace: str) -> None:
-    """One installation per cluster: its rights and its admission policy name one account in one namespace."""
-    found = await client.find(BINDINGS, NAME)
-    places = {subject.get("namespace") for subject in (found or {}).get("subjects") or ()} - {namespace, None}
-    if places:
-        place = sorted(places)[0]
-        raise SecondInstallationError(
-            f"EDL is in namespace {place} of this cluster already: ClusterRoleBinding {NAME} gives its rights to the "
-            f"operators there, and they look after jobs everywhere. Change that one (-n {place}), or remove it first: "
-            f"edl uninstall -n {place}"
-        )
 
 
 async def apply_all(client: Client, objects: Iterable[Manifest], say: Callable[[str], None]) -> None:

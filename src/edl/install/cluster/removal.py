@@ -7,10 +7,11 @@ if there is anything left in it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
-from edl.install.cluster.pruning import prune
+from edl.install.cluster.installed import Installed, SecondInstallationError, others
+from edl.install.cluster.pruning import Scope, prune
 from edl.install.manifests import Manifest, manifests
 from edl.install.options import PART_OF, InstallOptions
 from edl.install.resources import resource_of
@@ -38,17 +39,24 @@ _IN_EVERY_NAMESPACE = {"kube-root-ca.crt"}  # Kubernetes puts it into every name
 
 async def remove(client: Client, namespace: str, *, crds: bool, say: Callable[[str], None]) -> None:
     """Returns when everything is gone. With `crds` the kinds go too, and every job there is, wherever it is."""
+    rest = await others(client, namespace)
+    if crds and rest:
+        raise SecondInstallationError(
+            f"EDL in namespace {rest[0].namespace} needs the kinds, and its jobs would go with them; leave --crds out, "
+            f"or remove that one first: edl uninstall -n {rest[0].namespace}"
+        )
+    scope = await Scope.of(client, namespace)
     for body in reversed(manifests(InstallOptions(namespace=namespace, crds=False, create_namespace=False))):
-        if body["kind"] == _CLAIMS.kind and not crds:
+        if (body["kind"] == _CLAIMS.kind and not crds) or not scope.covers(body):
             continue
         await _remove(client, resource_of(body), body["metadata"]["name"], body["metadata"].get("namespace"), say)
         if body["kind"] == _DEPLOYMENTS.kind:
             await _until_gone(client, namespace, body["spec"]["selector"]["matchLabels"])
-    await prune(client, (), say)  # what options brought, wherever it is
+    await prune(client, namespace, (), say)  # what options brought, wherever it is
     for resource, name in ((LEASES, LEASE), (SECRETS, BRAIN), (_SLICES, SERVICE), (_CONFIG_MAPS, LEDGER)):
         await _remove(client, resource, name, namespace, say, ours=_made_by_operators)
     identity = await client.find(SECRETS, SECRET, namespace=namespace)
-    kept = not crds and identity is not None and await _any_job_runs(client)
+    kept = not crds and identity is not None and await _any_job_runs(client, rest)
     if not kept:
         await _remove(client, SECRETS, SECRET, namespace, say, ours=_made_by_operators)
     if crds:
@@ -63,10 +71,13 @@ async def remove(client: Client, namespace: str, *, crds: bool, say: Callable[[s
     await _remove_namespace(client, namespace, say)
 
 
-async def _any_job_runs(client: Client) -> bool:
-    """Its pods have a token and trust an authority that the next installation must know: they cannot be told others."""
+async def _any_job_runs(client: Client, rest: Iterable[Installed]) -> bool:
+    """Its pods have a token and trust an authority that the next installation must know: they cannot be told others.
+    Jobs of the `rest` of the installations are theirs."""
     for kind in JOB_KINDS:
         for job in await _list(client, job_resource_of(kind), None):
+            if any(one.looks_after(job["metadata"]["namespace"]) for one in rest):
+                continue
             if str((job.get("status") or {}).get("phase")).lower() not in FINAL:
                 return True
     return False

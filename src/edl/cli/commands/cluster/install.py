@@ -138,18 +138,21 @@ def run(options: argparse.Namespace) -> int:
     objects = manifests(wanted)
     if options.apply:
         options.namespace = wanted.namespace
-        return with_cluster(lambda client, _: _apply(client, wanted.namespace, objects, prune=options.prune), options)
+        return with_cluster(lambda client, _: _apply(client, wanted, objects, prune=options.prune), options)
     sys.stdout.write(yaml_text(objects))
     return 0
 
 
-async def _apply(client: "Client", namespace: str, objects: "list[Manifest]", *, prune: bool) -> int:
-    from edl.install.cluster.applying import MissingKindError, SecondInstallationError, apply_all, refuse_second
+async def _apply(client: "Client", wanted: InstallOptions, objects: "list[Manifest]", *, prune: bool) -> int:
+    from edl.install.cluster.applying import MissingKindError, apply_all
+    from edl.install.cluster.installed import SecondInstallationError, refuse_second
     from edl.install.cluster.pruning import prune as remove_the_rest
+    from edl.install.cluster.pruning import prune_renamed
 
     try:
-        await refuse_second(client, namespace)
+        await refuse_second(client, wanted)
         await apply_all(client, objects, print)
+        await prune_renamed(client, wanted, print)
     except SecondInstallationError as error:
         print(f"edl: {error}", file=sys.stderr)
         return 1
@@ -157,5 +160,5 @@ async def _apply(client: "Client", namespace: str, objects: "list[Manifest]", *,
         print(f"edl: {error}. {_HINT}", file=sys.stderr)
         return 1
     if prune:
-        await remove_the_rest(client, objects, print)
+        await remove_the_rest(client, wanted.namespace, objects, print)
     return 0

@@ -29,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _uninstall(client: "Client", namespace: str, *, crds: bool) -> int:
+    from edl.install.cluster.installed import SecondInstallationError
     from edl.install.cluster.removal import remove
 
     said: list[str] = []
@@ -39,6 +40,9 @@ async def _uninstall(client: "Client", namespace: str, *, crds: bool) -> int:
 
     try:
         await remove(client, namespace, crds=crds, say=say)
+    except SecondInstallationError as error:
+        print(f"edl: {error}", file=sys.stderr)
+        return 1
     except TimeoutError:
         print(
             "edl: not everything is gone yet; `kubectl get all` in the namespace shows what holds it", file=sys.stderr
