@@ -3,6 +3,7 @@
 Labels and annotations that EDL itself writes are in `edl.api.labels`.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
@@ -23,6 +24,7 @@ STALL_TIMEOUT = "edl.dev/stall-timeout"
 STALLED_AFTER = "edl.dev/stalled-after"
 FAIL_FAST = "edl.dev/fail-fast"
 CODE = "edl.dev/code"  # the ConfigMaps that hold the code of `edl run`
+RESTORED_FROM = "edl.dev/restored-from"  # written by `edl backup`: the uid under which the job has its checkpoints
 RUNTIME = "edl.dev/runtime"  # where the workers' EDL comes from
 SCRIPT = "edl.dev/script"  # what `edl run` was given, so that it knows its job again
 SCALE_REQUEST = "edl.dev/scale-request"  # written by `edl scale` and `edl resume`
@@ -120,6 +122,13 @@ def runtime(text: str) -> str:
     return text
 
 
+def restored_from(text: str) -> str:
+    """It names a folder of checkpoints, so it is a uid and nothing else."""
+    if not re.fullmatch("[0-9A-Za-z][-0-9A-Za-z]{0,62}", text):
+        raise ValueError(f'"{text[:40]}": wants the uid that the job had, as `edl backup` writes it')
+    return text
+
+
 def flag(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f'"{text[:40]}": wants "true" or "false"')
@@ -150,6 +159,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     SCRIPT: str,
     CODE: code,
     RUNTIME: runtime,
+    RESTORED_FROM: restored_from,
     SCALE_REQUEST: scale_request,
 }
 

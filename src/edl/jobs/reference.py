@@ -34,13 +34,10 @@ Defaults are applied in memory and never written into an object.
 | `edl.dev/pin: "true"` | has exactly the size that the user wrote |
 | `edl.dev/sizes: "1,2,4,8"` | has no other sizes than these |
 | `edl.dev/scale-request: 5@TIME` | a size to hold for a while (`edl scale`); `none@TIME` ends it (`edl resume`) |
-<<<<<<< HEAD
 | `edl.dev/stalled-after: 30m` | so long without progress it is `Stalled`; omitted: `--stalled-after`; `0s`: never |
-=======
-| `edl.dev/stalled-after: 30m` | so long without progress it is `Stalled`; omitted: `10m`, `0s`: never |
+| `edl.dev/restored-from: UID` | of a TrainingJob, by `edl backup`: the uid that its checkpoints are kept under |
 | `edl.dev/runtime: image` | of jobs under torchrun: the image has EDL, no init container brings it |
 | `edl.dev/code: NAME COUNT DIGEST` | of PyTorch jobs: ConfigMaps whose code comes to every worker (`edl run`) |
->>>>>>> 75dec3ce (wip2)
 | `edl.dev/admission: create` | pods of a waiting job are made at once, so that a cluster autoscaler sees them |
 
 `kubectl get edl` lists all kinds. Two are called ElasticJob: `kubectl get elasticjob` and `ptej`

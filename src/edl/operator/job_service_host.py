@@ -73,12 +73,15 @@ class Records:
     def _record(self, entry: Entry) -> JobRecord:
         kind, status, metadata = entry.kind, entry.status, entry.raw.metadata
         scale = kind.scale_of(status)
+        former = metadata.annotations.get(annotations.RESTORED_FROM, "") if kind.is_restored else ""
         all_pods = self._caches.pods_of(entry.key, entry.uid)
         pods = [pod for pod in all_pods if not pod.finished]
         record = self._kept[entry.key] = JobRecord(
             uid=entry.uid,
             token=self._identity.token(entry.uid, entry.created),
             former_tokens=self._identity.former_tokens(entry.uid, entry.created),
+            restored_from=former,
+            state_keys=self._identity.state_keys(former) if former else (),
             tag=kind.tag,
             phase=status.phase,
             size=scale.current if scale is not None else 0,

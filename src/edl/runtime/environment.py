@@ -31,6 +31,7 @@ class Environment:
     pserver_port: int = PSERVER_PORT
     pserver_ports: int = 1  # how many, from the first one on
     checkpoints: str = ""
+    restored_from: str = ""  # the uid under which the job was known before it was restored on another cluster
     passes: int = 1
     task_lease: float = 16.0
     checkpoint_seconds: float = 30.0
@@ -59,6 +60,7 @@ class Environment:
             pserver_port=_number(env, "PADDLE_INIT_PORT", PSERVER_PORT) or 0,
             pserver_ports=_ports(env),
             checkpoints=env.get("EDL_CHECKPOINT_DIR", ""),
+            restored_from=env.get("EDL_RESTORED_FROM", ""),
             passes=_number(env, "PADDLE_INIT_NUM_PASSES", 1) or 1,
             task_lease=_seconds(env, "EDL_TASK_LEASE", cls.task_lease),
             checkpoint_seconds=_seconds(env, "EDL_CHECKPOINT_SECONDS", cls.checkpoint_seconds),
@@ -79,7 +81,7 @@ class Environment:
     def checkpoint_folder(self) -> Path:
         """Belongs to this job alone: another of the same name, or on the same volume, has its own."""
         base = Path(self.checkpoints) if self.checkpoints else Path(tempfile.gettempdir()) / "edl-checkpoints"
-        return base / (self.uid or f"{self.namespace}-{self.job}")
+        return base / (self.restored_from or self.uid or f"{self.namespace}-{self.job}")
 
     def require(self, *names: str) -> None:
         for name in names:

@@ -16,6 +16,7 @@ from edl.kube.rest.transport import HttpTransport
 from edl.operator.job_service import ConflictError, JobRecord, UnavailableError
 from edl.operator.job_service.configmap_store import CONFIGMAPS, ConfigMapStore
 from edl.operator.job_service.group_commit import DurableState, RateLimiter
+from edl.operator.job_service.restored_state import backed_up
 from edl.operator.job_service.state import LIMIT, JobState, claim, form, put
 from edl.protocol.rounds import Member, Round
 from tests.operator.job_service.timeline import Timeline
@@ -124,6 +125,79 @@ async def test_the_job_s_label_alone_makes_an_object_neither_ours_nor_a_leftover
         kept: Any = await client.get(CONFIGMAPS, NAME, namespace="default")
         assert kept["data"] == {"theirs": "yes"}
         await client.delete(CONFIGMAPS, NAME, namespace="default")
+
+
+RESTORED = msgspec.structs.replace(
+    RECORD, uid="u2", owner={**OWNER, "uid": "u2"}, restored_from="u1", state_keys=("new key", "key")
+)
+
+
+async def backup(client: Client) -> dict[str, Any]:
+    """What `edl backup` prints of a job's state; the cluster is new, and does not have it."""
+    await ConfigMapStore(client).save("default", "j", RECORD, state(), None)
+    found = await client.get(CONFIGMAPS, NAME, namespace="default")
+    await client.delete(CONFIGMAPS, NAME, namespace="default")
+    return backed_up(found, job="j", uid="u1", key="key")
+
+
+async def test_a_restored_job_takes_up_what_it_had_and_owns_it_with_the_first_write(client: Client) -> None:
+    await client.create(CONFIGMAPS, await backup(client), namespace="default")
+    store = ConfigMapStore(client)
+    stored = await store.load("default", "j", RESTORED)
+    assert stored is not None
+    assert stored.state == state()
+    next_state, epoch = claim(stored.state, "master", 0, "new/1", "10.0.0.2:8080")
+    assert epoch == 2, "epochs go on"
+    await store.save("default", "j", RESTORED, next_state, stored.version)
+    kept: Any = await client.get(CONFIGMAPS, NAME, namespace="default")
+    assert [one["uid"] for one in kept["metadata"]["ownerReferences"]] == ["u2"]
+    assert "annotations" not in kept["metadata"], "the seal is of no use any more"
+    again = await store.load("default", "j", RESTORED)
+    assert again is not None
+    assert again.state == next_state
+
+
+@pytest.mark.parametrize(
+    "forged", ["value", "slots", "no seal", "other uid", "other key", "other name", "other namespace"]
+)
+async def test_a_state_that_is_not_proven_to_be_the_jobs_is_not_read(client: Client, forged: str) -> None:
+    """Whoever may write ConfigMaps in the namespace could have written it, or copied it from another job's backup."""
+    body, record, place, job = await backup(client), RESTORED, "default", "j"
+    if forged == "value":
+        body["binaryData"]["kv.queue"] = "AAAA"
+    elif forged == "slots":
+        body["data"]["state.json"] = body["data"]["state.json"].replace("pod/1", "pod/2")
+    elif forged == "no seal":
+        del body["metadata"]["annotations"]
+    elif forged == "other uid":
+        record = msgspec.structs.replace(RESTORED, restored_from="u0")
+    elif forged == "other key":
+        record = msgspec.structs.replace(RESTORED, state_keys=("another",))
+    elif forged == "other name":
+        body["metadata"]["name"], job = "k-edl-state", "k"
+    else:
+        body["metadata"]["namespace"] = place = "kube-public"
+    await client.create(CONFIGMAPS, body, namespace=place)
+    with pytest.raises(UnavailableError, match="is not the state that this installation's key sealed"):
+        await ConfigMapStore(client).load(place, job, record)
+
+
+async def test_a_job_that_does_not_say_that_it_was_restored_takes_nothing_up(client: Client) -> None:
+    await client.create(CONFIGMAPS, await backup(client), namespace="default")
+    later = msgspec.structs.replace(RESTORED, restored_from="", state_keys=())
+    with pytest.raises(UnavailableError, match="not ours; delete it or rename the job"):
+        await ConfigMapStore(client).load("default", "j", later)
+
+
+async def test_without_the_state_a_restored_job_waits_instead_of_beginning_anew(client: Client) -> None:
+    """It would write over the checkpoints that it is to go on from."""
+    store = ConfigMapStore(client)
+    wait = "is missing, which the job was restored with; apply the whole backup"
+    with pytest.raises(UnavailableError, match=wait):
+        await store.load("default", "j", RESTORED)
+    await store.save("default", "j", RECORD, state(), None)
+    with pytest.raises(UnavailableError, match=wait):  # what an older job left is no help
+        await store.load("default", "j", RESTORED)
 
 
 async def test_one_that_was_edited_beyond_reading_says_so(client: Client) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from edl.runtime.parameters.checkpoint import DamagedCheckpointError, load, prune, save
+from edl.runtime.parameters.checkpoint import DamagedCheckpointError, load, newest, prune, save, save_queue
 from tests.runtime.harness import ROOT, until
 
 
@@ -49,6 +49,21 @@ def test_damage_is_seen(tmp_path: Path, harm: str) -> None:
         place.write_bytes(bytes({"truncate": data[:-40], "flip": data, "empty": b""}[harm]))
     with pytest.raises(DamagedCheckpointError, match="checkpoint 1 of shard 0"):
         load(tmp_path, 1, 0, 1)
+
+
+def test_the_newest_whole_checkpoint_is_found_with_its_queue(tmp_path: Path) -> None:
+    assert newest(tmp_path) == newest(tmp_path / "absent") == (0, b"")
+    for number in (3, 4, 5, 6):
+        for shard in range(2):
+            save_queue(tmp_path, number, shard, b"queue of %d" % number)
+            save(tmp_path, number, shard, 2, About(""), {})
+    assert newest(tmp_path) == (6, b"queue of 6")
+    next(tmp_path.rglob("0000000006/shard-1-of-2")).unlink()
+    next(tmp_path.rglob("0000000005/queue")).write_bytes(b"altered, and longer than any digest would be")
+    assert newest(tmp_path) == (4, b"queue of 4"), "of the newest a shard is missing, of the next the queue is damaged"
+    next(tmp_path.rglob("0000000004/queue")).unlink()
+    assert newest(tmp_path) == (3, b"queue of 3"), "one of an older EDL has no queue"
+    assert not list(tmp_path.rglob("*.draft"))
 
 
 def test_only_the_needed_ones_stay(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ class Servers:
         self.restores: list[tuple[int, int]] = []
         self.released: list[ServerSlot] = []
         self.fail_saves = False
+        self.on_disk: QueueSnapshot | None = None
 
     def add(self, *members: ServerSlot) -> None:
         for member in members:
@@ -50,12 +51,16 @@ class Servers:
         return []
 
     def save(
-        self, layout: Sequence[ServerSlot], era: int, number: int, keep: list[int], freeze: bool
+        self, layout: Sequence[ServerSlot], era: int, snapshot: QueueSnapshot, keep: list[int], freeze: bool
     ) -> list[Exception]:
-        self.saves.append((number, freeze))
+        assert snapshot.shards == len(layout), "as it is kept beside the files"
+        self.saves.append((snapshot.number, freeze))
         for member in layout:
             self.held[member] = _with(self.held[member], frozen=freeze)
         return [ConnectionError("gone")] if self.fail_saves else []
+
+    def newest(self, members: Iterable[ServerSlot]) -> QueueSnapshot | None:
+        return self.on_disk
 
     def release(self, members: Iterable[ServerSlot]) -> None:
         self.released += members
@@ -237,6 +242,46 @@ def test_without_any_readable_checkpoint_the_job_fails_in_words(world: World) ->
     world.reconcile(3)
     assert "checkpoint 1 is cut short; no older checkpoint is left" in world.shared.queue.failed
     assert "volume that all pods share" in world.shared.queue.failed
+
+
+def _snapshot(number: int, *done: int) -> QueueSnapshot:
+    kept = DoneSet(9)
+    kept.update(done)
+    return QueueSnapshot(number, 0, kept.pack(), {}, 2)
+
+
+def test_if_those_it_knows_are_gone_the_newest_on_disk_counts_with_its_queue(world: World) -> None:
+    """The volume is older than the queue, as after a restore; and what cannot be read either is tried once."""
+    world.servers.add(ONE)
+    world.servers.damaged, world.servers.on_disk = {1}, _snapshot(40, 0, 1, 2)
+    world.reconcile(4)
+    assert world.servers.restores[-2:] == [(2, 1), (3, 40)]
+    assert (world.shared.pause_reason, sorted(world.shared.queue.done)) == ("", [0, 1, 2])
+    assert world.shared.queue.next_checkpoint > 40, "no number is used twice"
+    world.shared.queue.validate()
+    world.servers.add(ONE)
+    world.servers.damaged = {40}
+    world.reconcile(4)
+    assert "no older checkpoint is left" in world.shared.queue.failed
+
+
+@pytest.mark.parametrize(("number", "restored"), [(7, 7), (1, 1)], ids=["newer", "the same"])
+def test_a_restored_job_takes_the_newest_on_disk(world: World, number: int, restored: int) -> None:
+    """The queue of its backup is older than the volume; unless there is nothing newer."""
+    world.servers.add(ONE, TWO)
+    world.servers.on_disk = _snapshot(number, 3, 4)
+    world.keeper = CheckpointKeeper(
+        world.shared,
+        world.servers,  # type: ignore[arg-type]  # quacks
+        interval=30.0,
+        grace=0.0,
+        restored=True,
+        clock=lambda: world.now,
+    )
+    world.reconcile(3)
+    assert world.servers.restores[-1] == (2, restored)
+    assert sorted(world.shared.queue.done) == ([3, 4] if restored == 7 else [])
+    world.shared.queue.validate()
 
 
 def test_a_checkpoint_that_fails_is_tried_again_under_another_number(world: World) -> None:

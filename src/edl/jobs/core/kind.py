@@ -134,6 +134,8 @@ class JobKind(Kind, frozen=True, kw_only=True):
     """The member of its status that holds the scheduling facts."""
     fails_fast: bool = False
     """A script that cannot work ends the job (`edl.jobs.core.pods.fail_fast`)."""
+    is_restored: bool = False
+    """A backup carries what its jobs keep at the job service: without it they would begin anew."""
     leading_role: str = "worker"
     """The role whose pods train and are counted as the job's size."""
     guarded_roles: tuple[str, ...] = ()

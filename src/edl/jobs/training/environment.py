@@ -8,6 +8,7 @@ master; the present ones are asked for at the job service.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from edl.api.annotations import RESTORED_FROM
 from edl.api.job_view import JobView, Role, replicas_at
 from edl.api.kubernetes import quantity
 from edl.api.kubernetes.templates import verbatim
@@ -68,6 +69,8 @@ def _addresses(job: TrainingJob, view: JobView) -> list[Variable]:
     if job.spec.mount_path:
         variables.append(variable("EDL_DATA_DIR", job.spec.mount_path))
         variables.append(variable("EDL_CHECKPOINT_DIR", f"{job.spec.mount_path.rstrip('/')}/.edl-checkpoints"))
+    if former := job.metadata.annotations.get(RESTORED_FROM):
+        variables.append(variable("EDL_RESTORED_FROM", former))
     return variables
 
 

@@ -56,6 +56,7 @@ KIND: JobKind = JobKind(
     plural=PLURAL,
     singular="trainingjob",
     short_names=(SHORT_NAME,),
+    is_restored=True,
     type=TrainingJob,
     columns=(
         Column("Phase", ".status.phase"),

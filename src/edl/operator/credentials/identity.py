@@ -66,6 +66,11 @@ class Identity(msgspec.Struct, frozen=True):
         show it to each other, and those that run cannot be told of another one."""
         return _token(self._key_at(created), job_uid)
 
+    def state_keys(self, job_uid: str) -> tuple[str, ...]:
+        """What `edl backup` seals a job's state with, by the present key and those before it. No pod knows them."""
+        keys = (self.key, *(self.previous.keys if self.previous is not None else ()))
+        return tuple(_token(key, f"/state/{job_uid}") for key in dict.fromkeys(keys))
+
     @property
     def metrics_token(self) -> str:
         """What opens metrics to who may read the installation's Secret, such as `edl doctor --bundle`."""

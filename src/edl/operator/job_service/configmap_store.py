@@ -1,7 +1,8 @@
 """Stores job states in the Kubernetes API: one ConfigMap per job, owned by the job, guarded by its resourceVersion.
 
 `data` holds what a person may want to read (slots, versions), `binaryData` the values as they are. Only a ConfigMap
-whose controller is the job, or an earlier job of its name, is ever read, written or deleted.
+whose controller is the job, or an earlier job of its name, is ever read, written or deleted; and one of a backup that
+has no controller, by the job that was restored with it (`restored_state`), whose it becomes with the first write.
 """
 
 import base64
@@ -16,6 +17,7 @@ from edl.kube.rest.errors import ApiError, KubeError
 from edl.kube.rest.resource import Resource
 from edl.ledger.job_use import KeptLedger
 from edl.operator.job_service.record import JobRecord
+from edl.operator.job_service.restored_state import LEDGER, is_sealed, state_name
 from edl.operator.job_service.state import HeldSlot, JobState, Value
 from edl.operator.job_service.store import ConflictError, Stored, UnavailableError
 from edl.protocol.rounds import Round
@@ -26,7 +28,8 @@ T = TypeVar("T")
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
 _META = "state.json"
-_LEDGER = "ledger.json"
+_LEDGER = LEDGER
+_RESTORE = "apply the whole backup, its key first; to begin anew, delete it and annotation edl.dev/restored-from"
 _MEASURED = MEASURED_FILE
 _PREFIX = "kv."
 
@@ -54,14 +57,16 @@ class ConfigMapStore:
             found = await self._find(namespace, _name(name, record))
         except KubeError as error:
             raise UnavailableError(str(error)) from error
-        owned = _ownership(found, record)
+        owned, what = _ownership(found, record), f"ConfigMap {namespace}/{_name(name, record)}"
+        if (found is None or owned == "leftover") and record.restored_from:
+            raise UnavailableError(f"{what} is missing, which the job was restored with; {_RESTORE}")
         if found is None or owned == "leftover":
             return None
         if owned == "foreign":
-            raise UnavailableError(
-                f"ConfigMap {namespace}/{_name(name, record)} is not ours; delete it or rename the job"
-            )
-        return Stored(_decode(found, f"ConfigMap {namespace}/{_name(name, record)}"), found.metadata.resource_version)
+            raise UnavailableError(f"{what} is not ours; delete it or rename the job")
+        if owned == "unproven":
+            raise UnavailableError(f"{what} is not the state that this installation's key sealed; {_RESTORE}")
+        return Stored(_decode(found, what), found.metadata.resource_version)
 
     async def save(self, namespace: str, name: str, record: JobRecord, state: JobState, version: str | None) -> str:
         body = _body(namespace, name, record, state, version)
@@ -95,20 +100,26 @@ class ConfigMapStore:
         )
 
 
-def _ownership(found: _ConfigMap | None, record: JobRecord) -> Literal["ours", "leftover", "foreign"]:
-    """By the uid of its controller; without one that we know (a record by hand), by the job's label."""
+def _ownership(found: _ConfigMap | None, record: JobRecord) -> Literal["ours", "leftover", "foreign", "unproven"]:
+    """By the uid of its controller; without one that we know (a record by hand), by the job's label. Of a restored job
+    by the seal."""
     if found is None:
         return "ours"
     controller, owner = found.metadata.controller, record.owner
     if not owner:
         return "ours" if found.metadata.labels.get(LABEL_UID) == record.uid else "foreign"
+    if controller is None and record.restored_from:
+        sealed = is_sealed(
+            found.metadata, found.data, found.binary_data, uid=record.restored_from, keys=record.state_keys
+        )
+        return "ours" if sealed else "unproven"
     if controller is None or (controller.kind, controller.name) != (owner["kind"], owner["name"]):
         return "foreign"
     return "ours" if controller.uid == record.uid else "leftover"
 
 
 def _name(job: str, record: JobRecord) -> str:
-    return f"{job}-{record.tag}-state"
+    return state_name(job, record.tag)
 
 
 def _body(namespace: str, name: str, record: JobRecord, state: JobState, version: str | None) -> dict[str, Any]:

@@ -43,6 +43,10 @@ class JobRecord(msgspec.Struct, frozen=True):
     """A script that cannot work ends the job."""
     run: str = ""
     """The attempt whose agents may join the rendezvous; empty if the operator does not say."""
+    restored_from: str = ""
+    """The uid that the job had on the cluster that it was restored from."""
+    state_keys: tuple[str, ...] = ()
+    """What the state that it was restored with may be sealed with."""
     former_tokens: tuple[str, ...] = ()
     """What pods have that were made before the installation's key was replaced."""
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 _MAGIC = b"EDLCKPT1"
 _LENGTH = struct.Struct("!Q")
 _DIGEST = 32
+_QUEUE = "queue"
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
@@ -104,6 +105,40 @@ def decode(data: Bytes, name: str) -> Contents:
 
 def digest_of(data: Bytes) -> bytes:
     return bytes(data[-_DIGEST:].data)
+
+
+def save_queue(directory: Path, number: int, shard: int, queue: bytes) -> None:
+    """The master's tasks as of this checkpoint, beside the files. Every shard writes the same, so that on disks of
+    their own each has it."""
+    place = directory / _folder(number) / _QUEUE
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = place.with_suffix(f".{shard}.draft")
+    try:
+        _write(draft, [queue])
+        draft.rename(place)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def newest(directory: Path) -> tuple[int, bytes]:
+    """The number of the newest checkpoint whose files are all here, and its queue; 0: there is none."""
+    for folder in sorted(directory.glob("[0-9]" * 10), reverse=True):
+        queue = _queue(folder / _QUEUE)
+        files = {path.name for path in folder.glob("shard-*-of-*")}
+        counts = {int(name.rpartition("-")[2]) for name in files if name.rpartition("-")[2].isdecimal()}
+        if queue and any(files >= {f"shard-{shard}-of-{count}" for shard in range(count)} for count in counts):
+            return int(folder.name), queue
+    return 0, b""
+
+
+def _queue(place: Path) -> bytes:
+    """Empty: it is not here, or not whole."""
+    try:
+        data = place.read_bytes()
+    except OSError:
+        return b""
+    body, digest = data[:-_DIGEST], data[-_DIGEST:]
+    return body if hashlib.blake2b(body, digest_size=_DIGEST).digest() == digest else b""
 
 
 def adopt(draft: Path, file: ShardFile, directory: Path) -> None:

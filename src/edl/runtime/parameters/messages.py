@@ -96,7 +96,8 @@ class Restore(msgspec.Struct, tag="restore"):
 
 class Save(msgspec.Struct, tag="save"):
     """Write checkpoint `number`; of older ones only `keep` are still needed. `freeze`: refuse pushes from now on.
-    `copy_to`: the server that gets a copy before this is answered."""
+    `copy_to`: the server that gets a copy before this is answered. `queue`: the tasks that are in it, to keep beside
+    the files."""
 
     epoch: int
     era: int
@@ -104,10 +105,20 @@ class Save(msgspec.Struct, tag="save"):
     keep: list[int]
     freeze: bool = False
     copy_to: str = ""
+    queue: bytes = b""
 
 
 class Saved(msgspec.Struct):
     bytes_written: int
+
+
+class Find(msgspec.Struct, tag="find"):
+    """Answered with the newest checkpoint here that is whole: for a master that knows none of those that are."""
+
+
+class Found(msgspec.Struct):
+    number: int = 0  # 0: there is none
+    queue: bytes = b""
 
 
 class Release(msgspec.Struct, tag="release"):
@@ -155,5 +166,18 @@ class Part(msgspec.Struct):
 
 
 Message = (
-    Init | Pull | PullRows | Push | Join | Leave | Status | Restore | Save | Release | Offer | CopyPart | FetchPart
+    Init
+    | Pull
+    | PullRows
+    | Push
+    | Join
+    | Leave
+    | Status
+    | Restore
+    | Save
+    | Find
+    | Release
+    | Offer
+    | CopyPart
+    | FetchPart
 )

@@ -22,6 +22,8 @@ from edl.runtime.parameters.lockstep import Round
 from edl.runtime.parameters.messages import (
     CopyPart,
     FetchPart,
+    Find,
+    Found,
     Init,
     Join,
     Leave,
@@ -169,6 +171,8 @@ class ParameterServer:
                     raise RefusalError("era", f"this shard is in era {self._era}")
                 about, arrays = self._shard.contents()
             try:
+                if message.queue:
+                    checkpoint.save_queue(self._directory, message.number, self._place[0], message.queue)
                 size = checkpoint.save(self._directory, message.number, *self._place, about, arrays)
             except OSError as error:
                 raise RefusalError("disk", f"checkpoint {message.number} cannot be written: {error}") from error
@@ -177,6 +181,9 @@ class ParameterServer:
                 self._send_copy(message)
             self._fetched = False
         return Reply(Saved(size))
+
+    def find(self, message: Find, payload: memoryview) -> Reply:
+        return Reply(Found(*checkpoint.newest(self._directory)))
 
     def release(self, message: Release, payload: memoryview) -> Reply:
         with self._changed:
@@ -303,6 +310,7 @@ class ServerSession:
             Status: server.status,
             Restore: server.restore,
             Save: server.save,
+            Find: server.find,
             Release: server.release,
             Offer: server.offer,
             CopyPart: server.copy,

@@ -36,6 +36,7 @@ class CheckpointKeeper:
         *,
         interval: float,
         grace: float | None = None,
+        restored: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._shared, self._servers, self._longest, self._clock = shared, servers, interval, clock
@@ -46,6 +47,8 @@ class CheckpointKeeper:
         self._saved_at, self._save_took = clock(), 0.0
         grace = shared.term if grace is None else grace  # after that a silent trainer has lost its lease anyway
         self._not_before = clock() + (grace if shared.queue.opened else 0.0)
+        self._restored = restored  # on another cluster: files may be newer than the queue, and their queue counts
+        self._unreadable: set[int] = set()  # checkpoints found on disk that were tried
         self._postponed = 0.0
         self._paused_at: float | None = None
 
@@ -158,16 +161,16 @@ class CheckpointKeeper:
         """Takes a checkpoint while training goes on; `freeze` refuses all pushes after it."""
         shared, queue = self._shared, self._shared.queue
         with shared.changed:
-            snapshot, era = queue.begin_checkpoint(), queue.era
+            snapshot, era = msgspec.structs.replace(queue.begin_checkpoint(), shards=len(self._layout)), queue.era
             keep = [kept.number for kept in queue.checkpoints]
         self._saved_at = self._clock()
-        failures = self._servers.save(self._layout, era, snapshot.number, keep, freeze)
+        failures = self._servers.save(self._layout, era, snapshot, keep, freeze)
         self._save_took = self._clock() - self._saved_at
         if failures:
             log.warning("checkpoint %d failed: %s", snapshot.number, failures[0])
             return False
         with shared.changed:
-            queue.complete_checkpoint(msgspec.structs.replace(snapshot, shards=len(self._layout)))
+            queue.complete_checkpoint(snapshot)
             shared.wait_durable(queue.version)
         log.info("checkpoint %d: pass %d, %d shards", snapshot.number, snapshot.pass_index, len(self._layout))
         return True
@@ -219,7 +222,10 @@ class CheckpointKeeper:
             shared.addresses = []
         if not wanted or any(self._states.get(member) is None for member in wanted):
             return
+        newer = self._newer() if self._restored else None
         with shared.changed:
+            if newer is not None:
+                queue.adopt_checkpoint(newer)
             if not self._restoring:
                 self._restoring = True
                 self._roll_back(queue.checkpoints[-1] if queue.checkpoints else None)
@@ -232,6 +238,12 @@ class CheckpointKeeper:
         elif snapshot and any(isinstance(error, RefusalError) and error.code == "damaged" for error in failures):
             self._fall_back(snapshot, failures[0])
 
+    def _newer(self) -> QueueSnapshot | None:
+        """What the servers have on disk and the queue does not know of, because the backup is older. Asked once."""
+        self._restored, queue = False, self._shared.queue
+        there = self._servers.newest(self._observed.members) if queue.opened else None
+        return there if there is not None and there.number >= queue.next_checkpoint else None
+
     def _roll_back(self, snapshot: QueueSnapshot | None) -> None:
         shared = self._shared
         shared.queue.roll_back(snapshot)
@@ -241,12 +253,19 @@ class CheckpointKeeper:
         log.log(level, "era %d begins at checkpoint %d", shared.queue.era, snapshot.number if snapshot else 0)
 
     def _fall_back(self, snapshot: QueueSnapshot, error: Exception) -> None:
-        """Rolls back to the checkpoint before one that cannot be read; without one the job fails."""
+        """Rolls back to the checkpoint before one that cannot be read, else to the newest that is there: after a
+        disaster the queue may be older than the files, or the files older than the queue. Without one the job fails."""
+        queue = self._shared.queue
+        older = [kept for kept in queue.checkpoints if kept.number < snapshot.number]
+        there = None if older else self._servers.newest(self._observed.members)
         with self._shared.changed:
-            queue = self._shared.queue
-            older = [kept for kept in queue.checkpoints if kept.number < snapshot.number]
             if older:
                 self._roll_back(older[-1])
+                return
+            if there and there.number not in self._unreadable:
+                self._unreadable.add(there.number)
+                queue.adopt_checkpoint(there)
+                self._roll_back(there)
                 return
             queue.give_up(f"{error}; no older checkpoint is left. Keep checkpoints on a volume that all pods share")
             self._shared.wait_durable(queue.version)

@@ -85,3 +85,15 @@ def encode(progress: Progress) -> bytes:
 
 def decode(data: bytes) -> Progress:
     return msgspec.msgpack.decode(data, type=Progress)
+
+
+def encode_snapshot(snapshot: QueueSnapshot) -> bytes:
+    return msgspec.msgpack.encode(snapshot)
+
+
+def decode_snapshot(data: bytes) -> QueueSnapshot | None:
+    """None: it is another version's, or was altered; its checkpoint cannot be used."""
+    try:
+        return msgspec.msgpack.decode(data, type=QueueSnapshot)
+    except msgspec.DecodeError:
+        return None

@@ -165,6 +165,12 @@ class TaskQueue:
         self.checkpoints = [*self.checkpoints, snapshot][-KEPT_CHECKPOINTS:]
         self.version += 1
 
+    def adopt_checkpoint(self, snapshot: QueueSnapshot) -> None:
+        """One that this queue does not know of, in place of those that it knows and that are not there."""
+        self.checkpoints = [snapshot]
+        self.next_checkpoint = max(self.next_checkpoint, snapshot.number + 1)
+        self.version += 1
+
     def roll_back(self, snapshot: QueueSnapshot | None) -> None:
         """Resets the queue to `snapshot` (None: before the first task) and begins a new era; the parameters follow."""
         self.era += 1

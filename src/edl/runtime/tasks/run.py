@@ -55,7 +55,9 @@ class Master:
         self._server = Server(TrainerRequests(self._shared), env.token, listener)
         self._servers = ServerConnections(env.token, slot.epoch)
         journal = Journal(self._shared, service, slot, version, on_fenced=self._fence)
-        keeper = CheckpointKeeper(self._shared, self._servers, interval=env.checkpoint_seconds)
+        keeper = CheckpointKeeper(
+            self._shared, self._servers, interval=env.checkpoint_seconds, restored=bool(env.restored_from)
+        )
         _start("journal", journal.run)
         _start("keeper", keeper.run)
         _start("follow", lambda: job_watch.follow(self._shared, service, self._fence))

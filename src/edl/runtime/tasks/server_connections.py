@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from edl.runtime.parameters.messages import Release, Restore, Save, Saved, ServerState, Status
+from edl.runtime.parameters.messages import Find, Found, Release, Restore, Save, Saved, ServerState, Status
 from edl.runtime.rpc import Client, Nothing, RefusalError
-from edl.runtime.tasks.progress import QueueSnapshot
+from edl.runtime.tasks.progress import QueueSnapshot, decode_snapshot, encode_snapshot
 from edl.runtime.tasks.shared_state import ServerSlot
 
 log = logging.getLogger(__name__)
@@ -55,15 +55,23 @@ class ServerConnections:
         return self._failures(layout, restore)
 
     def save(
-        self, layout: Sequence[ServerSlot], era: int, number: int, keep: list[int], freeze: bool
+        self, layout: Sequence[ServerSlot], era: int, snapshot: QueueSnapshot, keep: list[int], freeze: bool
     ) -> list[Exception]:
-        """Writes a checkpoint on each server, with a copy on the next one."""
+        """Writes a checkpoint on each server, with the queue beside it, and a copy on the next one."""
+        queue = encode_snapshot(snapshot)
 
         def save(shard: int, member: ServerSlot) -> Saved:
             copy_to = layout[(shard + 1) % len(layout)].address if len(layout) > 1 else ""
-            return self._call(member, Save(self._epoch, era, number, keep, freeze, copy_to), Saved, CHECKPOINT_TIMEOUT)
+            message = Save(self._epoch, era, snapshot.number, keep, freeze, copy_to, queue)
+            return self._call(member, message, Saved, CHECKPOINT_TIMEOUT)
 
         return self._failures(layout, save)
+
+    def newest(self, members: Iterable[ServerSlot]) -> QueueSnapshot | None:
+        """Of the checkpoints that are whole on the disk of one of them."""
+        found = self._all(list(members), lambda _, member: self._call(member, Find(), Found, CHECKPOINT_TIMEOUT))
+        kept = [decode_snapshot(one.queue) for one in found if isinstance(one, Found) and one.number]
+        return max((one for one in kept if one is not None), key=lambda snapshot: snapshot.number, default=None)
 
     def release(self, members: Iterable[ServerSlot]) -> None:
         message = Release(self._epoch)

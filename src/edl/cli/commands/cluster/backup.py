@@ -1,20 +1,24 @@
-"""Print what a new cluster needs to go on: jobs that have not ended, and the installation's key.
+"""Print what a new cluster needs to go on: jobs that have not ended, their state, and the installation's key.
 
-`edl backup > jobs.yaml`; on the new cluster `kubectl apply -f jobs.yaml`, then `edl install`. Jobs begin again from
-what their checkpoints hold. The key is a secret: so is what this prints, unless --no-key leaves it out.
+`edl backup > jobs.yaml`; on the new cluster `kubectl apply --server-side -f jobs.yaml`, then `edl install`. Jobs go on
+from what their checkpoints hold. The key is a secret: so is what this prints, unless --no-key leaves it out. Then the
+key must be there before the jobs are, or their state counts for nothing.
 """
 
 import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from edl.api.annotations import RESTORED_FROM
+from edl.api.labels import LABEL_UID
 from edl.cli.connect.cluster import with_cluster
 from edl.operator.settings import NAMESPACE
 
 if TYPE_CHECKING:
     from edl.kube.rest.client import Client
+    from edl.operator.credentials.identity import Identity
 
-SUMMARY = "print jobs and key, for a new cluster"
+SUMMARY = "print jobs, their state and the key, for a new cluster"
 ORDER = 195
 Data = dict[str, Any]
 
@@ -33,19 +37,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _backup(client: "Client", options: argparse.Namespace) -> int:
+    from edl.doctor.reading import read_identity_of
     from edl.install.text import yaml_text
 
-    jobs = await _jobs(client)
-    places = sorted({job["metadata"]["namespace"] for job in jobs} - {"default"})
+    jobs, identity = await _unfinished(client), await read_identity_of(client, options.system)
+    printed = []
+    for job in jobs:
+        state = await _state(client, job, identity) if identity is not None else None
+        printed += [_clean(job)] if state is None else [state, _restored(_clean(job), state)]
+    places = {body["metadata"]["namespace"] for body in printed} - {"default"}
     if not options.no_key:
-        key = await _key(client, options.system)
-        places, jobs = sorted({*places, options.system}), [*key, *jobs]
-    made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}} for place in places]
-    sys.stdout.write(yaml_text([*made, *jobs]))
+        places, printed = {*places, options.system}, [*await _key(client, options.system), *printed]
+    made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}} for place in sorted(places)]
+    sys.stdout.write(yaml_text([*made, *printed]))
     return 0
 
 
-async def _jobs(client: "Client") -> list[Data]:
+async def _unfinished(client: "Client") -> list[Data]:
     """Those that have ended would begin anew. What another object controls is made anew by it."""
     from edl.jobs.core.phase import FINAL
     from edl.jobs.registry import KINDS
@@ -63,8 +71,32 @@ async def _jobs(client: "Client") -> list[Data]:
             raise
         lasting = [one for one in items if not one["metadata"].get("ownerReferences")]
         unfinished = [one for one in lasting if str((one.get("status") or {}).get("phase")).lower() not in FINAL]
-        found += [_clean({"apiVersion": resource.api_version, "kind": resource.kind, **one}) for one in unfinished]
+        found += [{"apiVersion": resource.api_version, "kind": resource.kind, **one} for one in unfinished]
     return found
+
+
+async def _state(client: "Client", job: Data, identity: "Identity") -> Data | None:
+    """What a job keeps at the job service, if its kind has it restored; others' scripts know their checkpoints."""
+    from edl.jobs.registry import JOB_KINDS
+    from edl.operator.job_service.configmap_store import CONFIGMAPS
+    from edl.operator.job_service.restored_state import backed_up, state_name
+
+    name, namespace, uid = (job["metadata"][key] for key in ("name", "namespace", "uid"))
+    group = job["apiVersion"].partition("/")[0]
+    kind = next((one for one in JOB_KINDS if (one.group, one.name) == (group, job["kind"])), None)
+    if kind is None or not kind.is_restored:
+        return None
+    found = await client.find(CONFIGMAPS, state_name(name, kind.tag), namespace=namespace)
+    if found is None or uid not in [one["uid"] for one in found["metadata"].get("ownerReferences") or ()]:
+        return None
+    former = (job["metadata"].get("annotations") or {}).get(RESTORED_FROM) or uid  # its checkpoints are there
+    return backed_up(found, job=name, uid=former, key=identity.state_keys(former)[0])
+
+
+def _restored(job: Data, state: Data) -> Data:
+    metadata = job["metadata"]
+    notes = {**(metadata.get("annotations") or {}), RESTORED_FROM: state["metadata"]["labels"][LABEL_UID]}
+    return {**job, "metadata": {**metadata, "annotations": notes}}
 
 
 async def _key(client: "Client", system: str) -> list[Data]:
