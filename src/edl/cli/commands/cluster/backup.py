@@ -1,7 +1,7 @@
 """Print what a new cluster needs to go on: jobs that have not ended, their state, and the installation's key.
 
-`edl backup > jobs.yaml`; on the new cluster `kubectl apply --server-side -f jobs.yaml`, then `edl install`. Jobs go on
-from what their checkpoints hold. The key is a secret: so is what this prints, unless --no-key leaves it out. Then the
+`edl backup > jobs.yaml`; on the new cluster `kubectl apply -f jobs.yaml`, then `edl install`. Jobs go on from what
+their checkpoints hold. The key is a secret: so is what this prints, unless --no-key leaves it out. Then the
 key must be there before the jobs are, or their state counts for nothing.
 """
 
