@@ -192,6 +192,22 @@ def test_what_is_not_a_job_s_can_be_neither_changed_nor_deleted(
     inside("patch", "service/p", "--type=merge", f"--patch={json.dumps(mine)}", "--dry-run=server")  # a lost child
 
 
+def test_a_restored_state_can_be_taken_up_and_nobody_else_s(api_namespace: Kubectl, thief: Kubectl) -> None:
+    """A backup's ConfigMap has lost its owner, and names its job; which of them is a job's is told by their seals."""
+    inside = thief.within(api_namespace.namespace)
+    for name, labels in (("restored", LABELS), ("theirs", {})):
+        body = plain("ConfigMap", name=name)
+        body["metadata"]["labels"] = labels
+        api_namespace("create", "-f", "-", stdin=json.dumps(body))
+        body["metadata"]["ownerReferences"] = OURS
+        words = ("replace", "--dry-run=server", "-f", "-")
+        if labels:
+            inside(*words, stdin=json.dumps(body))
+        else:
+            with pytest.raises(KubectlError, match="only objects whose controller is a job of EDL"):
+                inside(*words, stdin=json.dumps(body))
+
+
 async def _patch(kubectl: Kubectl, secret: str, change: Manifest) -> None:
     """As a thief would, without reading it first as kubectl does."""
     transport = HttpTransport(from_kubeconfig([kubectl.kubeconfig]))
