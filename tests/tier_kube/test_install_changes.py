@@ -9,7 +9,11 @@ import pytest
 import yaml
 
 from edl.certificates import Authority
+from edl.install.manifests import manifests
+from edl.install.options import InstallOptions
+from edl.install.values import read_values
 from edl.operator.settings import NAMESPACE
+from tests.install.every_option import OTHERS
 from tests.tier_kube.cluster.kubectl import Kubectl, eventually
 from tests.tier_kube.installed import Installation, edl, leader, operators
 from tests.tier_kube.test_install_helm import CHART, Helm, HelmError, helm
@@ -153,6 +157,61 @@ def test_from_edl_install_to_helm_and_back(changing: Changing, helm: Helm) -> No
     changing.apply(FEW, "--prune")
     assert changing.installed() == before, "and nothing of Helm's is left"
     assert set(operators(kubectl)) == pods
-    with pytest.raises(HelmError, match="invalid ownership metadata"):
+    with pytest.raises(HelmError, match=f"EDL is in namespace {NAMESPACE} of this cluster already"):
         helm("install", "second", str(CHART), "-n", "default", "--set", "namespace=other", *config)
     assert not kubectl("get", "namespace", "other", "--ignore-not-found", "-o", "name"), "a second one is refused whole"
+
+
+# Of kinds that this cluster does not have.
+FOREIGN = {"serviceMonitor", "podMonitor", "alerts", "certManagerIssuer", "certManagerIssuerKind"}
+PLACES = ("ml", "a", "b")
+
+
+@pytest.fixture
+def places(changing: Changing) -> Iterator[None]:
+    """Namespaces that the other values name."""
+    for name in PLACES:
+        changing.kubectl("create", "namespace", name)
+    try:
+        yield
+    finally:
+        edl("uninstall", "-n", "ml", "--kubeconfig", str(changing.kubectl.kubeconfig))
+        changing.kubectl("delete", "namespace", *PLACES, "--wait=false")
+
+
+@pytest.mark.usefixtures("places")
+@pytest.mark.parametrize("left_out", [{"brain", "brainDatabase"}, set()], ids=["with Brain", "all"])
+def test_both_ways_install_every_option(changing: Changing, helm: Helm, left_out: set[str], tmp_path: Path) -> None:
+    """None at its default. Whether pods with such values run is not the question, but that the API server takes them
+    and keeps them: what each of them changes is a test of its own (`tests/install/test_values.py`)."""
+    file, config = tmp_path / "others.yaml", ("--kubeconfig", str(changing.kubectl.kubeconfig))
+    file.write_text(yaml.safe_dump({name: OTHERS[name] for name in OTHERS.keys() - FOREIGN - left_out}))
+    wanted = manifests(InstallOptions(**read_values(file.read_text(), "others.yaml")))
+
+    edl("install", "-f", str(file), "--apply", *config)
+    assert changed_by_the_server(changing.kubectl, wanted) == {}
+    edl("uninstall", "-n", "ml", *config)
+    helm("install", "every", str(CHART), "-n", "default", "-f", str(file), "--take-ownership", *config)
+    assert changed_by_the_server(changing.kubectl, wanted) == {}
+    helm("uninstall", "every", "-n", "default", *config)
+
+
+def changed_by_the_server(kubectl: Kubectl, wanted: list[Data]) -> dict[str, Data]:
+    """Objects that are not there, or not as they were given; the server may add to them."""
+    found = {}
+    for body in wanted:
+        metadata, kind = body["metadata"], body["kind"]
+        group, _, version = body["apiVersion"].rpartition("/")
+        inside = kubectl.within(metadata.get("namespace", "default"))
+        live = inside.printed(f"{kind.lower()}.{version}.{group}" if group else kind.lower(), metadata["name"])
+        if not _contains(live, body):
+            found[f"{kind} {metadata['name']}"] = live
+    return found
+
+
+def _contains(live: Any, given: Any) -> bool:
+    if isinstance(given, dict) and isinstance(live, dict):
+        return all(_contains(live.get(key), value) for key, value in given.items())
+    if isinstance(given, list) and isinstance(live, list):
+        return len(live) == len(given) and all(map(_contains, live, given))
+    return bool(live == given) or (not given and live is None)
