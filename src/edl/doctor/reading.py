@@ -92,7 +92,8 @@ async def read_cluster(client: Client, namespace: str) -> ClusterObjects:
 
 async def _webhook(reader: Reader, namespace: str) -> Data | None:
     """Of an installation that is limited to namespaces, if it is in this one; else the one that there is."""
-    own = await reader.one(WEBHOOKS, cluster_name(WEBHOOK, namespace, limited=True))
+    limited = cluster_name(WEBHOOK, namespace, limited=True)
+    own = await reader.one(WEBHOOKS, limited) if limited != WEBHOOK else None
     return own or await reader.one(WEBHOOKS, WEBHOOK)
 
 

@@ -41,6 +41,8 @@ async def _backup(client: "Client", options: argparse.Namespace) -> int:
     from edl.install.text import yaml_text
 
     jobs, identity = await _unfinished(client), await read_identity_of(client, options.system)
+    if identity is None and jobs:
+        print("edl: the state of TrainingJobs is left out: there is no key to seal it with", file=sys.stderr)
     printed = []
     for job in jobs:
         state = await _state(client, job, identity) if identity is not None else None
