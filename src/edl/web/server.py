@@ -31,6 +31,7 @@ from edl.web.logs import pod_log
 from edl.web.lookups import events_of, kept_manifest, manifest_of, refused
 from edl.web.model.history import History, NoHistory
 from edl.web.model.plans import Planner
+from edl.web.model.recorded import Recording
 from edl.web.model.rows import job_key, mapping, text
 from edl.web.model.state import ClusterState
 from edl.web.openapi import document
@@ -81,13 +82,16 @@ class WebServer:
         progress: ReadProgress | None = None,
         sessions: Sessions | None = None,
         wake: Callable[[], Awaitable[None]] | None = None,
+        recording: Recording | None = None,
     ) -> None:
-        """`wake` is awaited before every call that reads the state: it may begin to fill the caches only then."""
+        """`wake` is awaited before every call that reads the state: it may begin to fill the caches only then.
+        `recording` is shown in place of a cluster."""
+        self._recording = recording
         self._state, self._settings, self._wake = state, settings, wake
         self._sessions = Sessions() if sessions is None else sessions  # an empty one counts
         self._viewers = Viewers(door, self._sessions, state.board.namespaces)
         self.progress = LiveProgress(state, progress)
-        self._views = Views(state, history or NoHistory(), self.progress)
+        self._views = Views(state, recording or history or NoHistory(), self.progress, recording)
         self._streams = Streams(self._views, self._viewers)
         self._planner = Planner(state, settings.scheduler)
         self._pages = Pages()
@@ -175,6 +179,7 @@ class WebServer:
                 cluster=viewer.sight.cluster,
                 namespaces=viewer.sight.namespaces,
                 actions=self._settings.actions and viewer.acts,
+                recorded=self._recording.about if self._recording is not None else "",
             )
         )
 
@@ -229,6 +234,8 @@ class WebServer:
         viewer = await self._viewers.of(request)
         if not viewer.sight.cluster:
             raise forbidden("plans are for those who may list nodes, pods and jobs in all namespaces")
+        if self._recording is not None:
+            raise not_found("plan: this is a recording")
         policy = request.query.get("policy", self._planner.policy)
         if policy not in POLICIES:
             raise RefusedError(400, "bad-request", f"there is no policy {policy[:40]!r}; known: {', '.join(POLICIES)}")

@@ -20,10 +20,11 @@ from edl.web.errors import RefusedError, forbidden, not_found
 from edl.web.model.cluster_view import cluster_view
 from edl.web.model.detail import detail_of
 from edl.web.model.history import History, KeptJob
+from edl.web.model.recorded import Recording
 from edl.web.model.rows import job_key
 from edl.web.model.state import ClusterState
 from edl.web.progress import LiveProgress
-from edl.web.types import JobDetail, PastJobs, Refusal
+from edl.web.types import ClusterView, JobDetail, PastJobs, Refusal
 
 RECHECK = 30.0
 BEAT = 15.0
@@ -91,8 +92,11 @@ class JobFeed:
 class Views:
     """What the calls and the streams have in common: views with the viewer's rights applied."""
 
-    def __init__(self, state: ClusterState, history: History, progress: LiveProgress) -> None:
+    def __init__(
+        self, state: ClusterState, history: History, progress: LiveProgress, recording: Recording | None = None
+    ) -> None:
         self.state, self._history, self.progress = state, history, progress
+        self._recording = recording
         self._cluster: tuple[int, bytes] | None = None
 
     async def cluster(self, viewer: Viewer) -> bytes:
@@ -101,9 +105,14 @@ class Views:
             raise forbidden("the cluster as a whole is for those who may list nodes, pods and jobs in all namespaces")
         state = self.state
         if self._cluster is None or self._cluster[0] != state.turn:
-            past, missing = await self._history.cluster()
-            self._cluster = state.turn, msgspec.json.encode(cluster_view(state, past, missing))
+            self._cluster = state.turn, msgspec.json.encode(await self._whole())
         return self._cluster[1]
+
+    async def _whole(self) -> ClusterView:
+        if self._recording is not None:
+            return await self._recording.view()
+        past, missing = await self._history.cluster()
+        return cluster_view(self.state, past, missing)
 
     async def look(self, viewer: Viewer, key: JobKey) -> None:
         """The viewer looks at a job, which they may; so its progress is asked for."""

@@ -22,6 +22,8 @@ class SessionInfo(Answer, frozen=True):
     cluster: bool
     namespaces: list[str] | None
     actions: bool
+    recorded: str = ""
+    """What recording is shown, in place of a cluster; empty: it is a cluster."""
 
 
 class Login(Answer, frozen=True):
@@ -218,6 +220,8 @@ class Share(Answer, frozen=True):
     used: Amounts
     running: int
     waiting: int
+    note: str = ""
+    """Of a recording: how it fared in the time as a whole."""
 
 
 class Holder(Answer, frozen=True):
@@ -238,6 +242,8 @@ class ClusterSample(Answer, frozen=True):
 
 
 class ClusterView(Answer, frozen=True):
+    """Of a recording the amounts are means over its time, and `queue` has those that waited longest."""
+
     capacity: Amounts
     jobs: Amounts
     others: Amounts

@@ -5,10 +5,10 @@ the trace and the settings: the same input gives the same run.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from edl.scheduler.memory import Memory
-from edl.scheduler.plan import plan
+from edl.scheduler.plan import Plan, plan
 from edl.scheduler.settings import Settings
 from edl.scheduler.simulation.forecast import MOST_PLANS, forecast
 from edl.scheduler.simulation.foretold import ForetoldStart
@@ -27,7 +27,8 @@ class StuckError(Exception):
 
 class Run:
     """One simulation. `clock` measures the time that decisions take; it decides nothing. `foretells`: says of every
-    job that waits when it will start."""
+    job that waits when it will start. `watch` is called after every event, with the plans that were made at it; it
+    changes nothing."""
 
     def __init__(
         self,
@@ -38,8 +39,9 @@ class Run:
         clock: Callable[[], float],
         foretells: bool = False,
         work_error: float = 0.0,
+        watch: "Callable[[Run, Sequence[Plan]], object] | None" = None,
     ) -> None:
-        self._foretells = foretells
+        self._foretells, self._watch = foretells, watch
         self.foretold: dict[str, ForetoldStart] = {}
         """By uid: what was said of jobs that had to wait."""
         self.trace = trace
@@ -71,13 +73,15 @@ class Run:
     def _step(self) -> None:
         before = len(self.coming), len(self.present), len(self.changes), len(self.loads)
         self._advance(self._next_event())
-        self._plan()
+        plans = self._plan()
         self.used.append((self.now, sum(job.size for job in self.present), sum(self.nodes.values())))
         after = len(self.coming), len(self.present), len(self.changes), len(self.loads)
         happened = before != after or any(job.size for job in self.present)
         self.quiet = 0 if happened else self.quiet + 1
         if self.quiet > GIVES_UP:
             raise StuckError(f"{self.present[0].trace.name} never runs: its minimum never fits")
+        if self._watch is not None:
+            self._watch(self, plans)
 
     def _next_event(self) -> float:
         times = [end for job in self.present if (end := job.ends_at()) is not None]
@@ -117,11 +121,12 @@ class Run:
                     if name in job.pods:
                         job.place({node: pods for node, pods in job.pods.items() if node != name}, self.now)
 
-    def _plan(self) -> None:
+    def _plan(self) -> list[Plan]:
+        plans: list[Plan] = []
         self.foreign.settle(free_gpus(self.present, self.nodes, self.foreign))
         if not self.present:
             self.requeue = None
-            return
+            return plans
         by_uid = {job.uid: job for job in self.present}
         for _ in range(PLANS):
             begun = self.clock()
@@ -129,6 +134,7 @@ class Run:
             result = plan(taken, self.memory, now=self.now, settings=self.settings)
             self.decision_seconds.append(self.clock() - begun)
             self.memory = result.memory
+            plans.append(result)
             changed = [apply(decision, by_uid[decision.uid], self.now) for decision in result.jobs]
             settled = self.foreign.settle(free_gpus(self.present, self.nodes, self.foreign))
             if not any(changed) and not settled:
@@ -138,6 +144,7 @@ class Run:
         self.requeue = min(later, default=None)
         if self._foretells and any(not job.size and job.uid not in self.foretold for job in self.present):
             self._foretell()
+        return plans
 
     def _foretell(self) -> None:
         taken = snapshot(self.present, self.nodes, self.now, self.foreign)

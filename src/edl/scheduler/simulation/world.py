@@ -11,6 +11,7 @@ from edl.scheduler.simulation.trace import TraceJob
 from edl.scheduler.snapshot.types import ForeignPod, JobFacts, NodeFacts, RoleFacts, Shape, Snapshot
 from edl.throughput.model import JobModel, job_model
 
+KIND, API_VERSION = "ElasticJob", "elastic.pytorch.org/v1alpha1"  # what jobs of a trace are taken for
 ROLE = "worker"
 GPU = GPU_NAMES[0]
 AXES = Axes(frozenset({GPU}), frozenset(GPU_NAMES))
@@ -170,8 +171,8 @@ def _node(name: str, gpus: int, used: int) -> NodeFacts:
 def _facts(job: SimulatedJob, position: Mapping[str, int], now: float) -> JobFacts:
     trace, size = job.trace, job.size
     return JobFacts(
-        kind="ElasticJob",
-        api_version="elastic.pytorch.org/v1alpha1",
+        kind=KIND,
+        api_version=API_VERSION,
         namespace=trace.namespace,
         name=trace.name,
         uid=job.uid,

@@ -12,7 +12,7 @@ const liveness = document.getElementById("liveness");
 const VIEWS = [
   { name: "jobs", title: "Jobs", load: async () => jobsView },
   { name: "cluster", title: "Cluster", cluster: true, load: async () => (await import("./cluster.js")).clusterView },
-  { name: "what-if", title: "What if", cluster: true, load: async () => (await import("./whatif.js")).whatIfView },
+  { name: "what-if", title: "What if", cluster: true, live: true, load: async () => (await import("./whatif.js")).whatIfView },
 ];
 
 let me = null;
@@ -50,11 +50,12 @@ export function notice(message, kind = "note") {
 }
 
 function showLiveness(state) {
-  const word = state.live ? "Live" : "Not live";
-  if (liveness.dataset.word === word && liveness.title === state.why) return;
+  const recorded = me && me.recorded && state.live;
+  const word = recorded ? "Recorded" : state.live ? "Live" : "Not live";
+  if (liveness.dataset.word === word && liveness.title === (recorded || state.why)) return;
   liveness.dataset.word = word;
-  liveness.className = `liveness ${state.live ? "is-live" : "is-stale"}`;
-  liveness.title = state.why;
+  liveness.className = `liveness ${recorded ? "" : state.live ? "is-live" : "is-stale"}`;
+  liveness.title = recorded || state.why;
   replace(liveness, h("span", { class: "dot", "aria-hidden": "true" }), word);
   document.body.classList.toggle("stale", !state.live);
   const known = document.getElementById("stale-note");
@@ -135,7 +136,7 @@ function parse() {
 }
 
 function showNav(current) {
-  replace(nav, VIEWS.filter((view) => !view.cluster || me.cluster).map((view) =>
+  replace(nav, VIEWS.filter((view) => (!view.cluster || me.cluster) && !(view.live && me.recorded)).map((view) =>
     h("a", { href: `#/${view.name}`, "aria-current": view.name === current ? "page" : null }, view.title)));
 }
 

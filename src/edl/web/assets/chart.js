@@ -1,6 +1,6 @@
 // Charts over time, as SVG: lines, steps and stacked areas, with marks for what was decided.
 
-import { clock, date, h, replace, s } from "./dom.js";
+import { clock, date, h, replace, s, stamp } from "./dom.js";
 
 const EDGE = { left: 52, right: 14, top: 12, bottom: 24 };
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
@@ -98,7 +98,7 @@ export function chart({ label, height = 200, onMark }) {
     const box = svg.getBoundingClientRect();
     const time = from + ((event.clientX - box.left - EDGE.left) / (width - EDGE.left - EDGE.right)) * (to - from);
     if (time < from || time > to) return cursor.setAttribute("visibility", "hidden");
-    const words = [clock(time), ...data.series.filter((one) => !one.quiet).map((one) => {
+    const words = [stamp(time), ...data.series.filter((one) => !one.quiet).map((one) => {
       const value = valueAt(one, time);
       return value === null ? null : `${one.name} ${format(value)}`;
     }).filter(Boolean)];
@@ -160,4 +160,4 @@ function stacked(one, x, y) {
   return [path];
 }
 
-export const when = (time) => (time ? h("time", { datetime: new Date(time * 1000).toISOString(), title: date(time) }, clock(time)) : "–");
+export const when = (time) => (time ? h("time", { datetime: new Date(time * 1000).toISOString(), title: date(time) }, stamp(time)) : "–");

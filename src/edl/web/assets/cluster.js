@@ -12,7 +12,7 @@ const RESOURCES = [
 const WHY = [["fragmentation", "Free: fragmented", "c-why0"], ["quota", "Free: quota", "c-why1"], ["load_cap", "Free: load cap", "c-why2"], ["freezing", "Free: freezing", "c-why3"]];
 const COLORS = ["c0", "c1", "c3", "c4", "c5", "c6", "c7", "c8"];
 
-export function clusterView({ main, follow, title }) {
+export function clusterView({ main, follow, title, me }) {
   title("Cluster");
   let chosen = null;
   let view = null;
@@ -42,7 +42,7 @@ export function clusterView({ main, follow, title }) {
   function showTiles() {
     const known = offered().map((one) => {
       const [have, jobs, others] = [view.capacity, view.jobs, view.others].map((amounts) => amounts[one.id]);
-      return tile(one.title, `${one.format(jobs + others)} of ${one.format(have)}`, bar(jobs / have, others / have), `${percent(jobs / have)} by jobs, ${percent(others / have)} by others, ${percent(Math.max(0, 1 - (jobs + others) / have))} free`);
+      return tile(me.recorded ? `${one.title}, mean` : one.title, `${one.format(jobs + others)} of ${one.format(have)}`, bar(jobs / have, others / have), `${percent(jobs / have)} by jobs, ${percent(others / have)} by others, ${percent(Math.max(0, 1 - (jobs + others) / have))} free`);
     });
     const states = Object.entries(view.counts).sort().map(([state, number]) => `${number} ${stateWord(state).toLowerCase()}`);
     const total = Object.values(view.counts).reduce((sum, one) => sum + one, 0);
@@ -60,7 +60,7 @@ export function clusterView({ main, follow, title }) {
       { name: "Other pods", color: "c-others", of: (sample) => sample.others[one.id] },
       ...WHY.map(([id, name, color]) => ({ name, color, of: (sample) => sample.unusable[id]?.[one.id] || 0 }))];
     const last = view.samples[view.samples.length - 1];
-    const samples = last ? [...view.samples, { ...last, time: Math.max(last.time + 1, Date.now() / 1000) }] : []; // as it still is
+    const samples = me.recorded ? view.samples : last ? [...view.samples, { ...last, time: Math.max(last.time + 1, Date.now() / 1000) }] : []; // as it still is
     const bottoms = samples.map(() => 0);
     const series = layers.map((layer) => {
       const points = samples.map((sample, index) => {
@@ -76,23 +76,26 @@ export function clusterView({ main, follow, title }) {
   }
 
   function showQueue() {
-    replace(queue, h("h2", {}, view.queue.length ? `Waiting: ${view.queue.length}` : "Nobody waits"),
+    const title = me.recorded ? "Waited longest" : `Waiting: ${view.queue.length}`;
+    const about = (row) => (me.recorded ? row.namespace : `${row.namespace} · needs ${row.min ?? "?"} · for ${age(row.created)}`);
+    replace(queue, h("h2", {}, view.queue.length ? title : me.recorded ? "Nobody waited" : "Nobody waits"),
       h("ol", { class: "queue" }, view.queue.map((row) => h("li", {},
-        h("div", {}, h("a", { href: jobPath(row.key) }, row.name), h("span", { class: "sub" }, ` ${row.namespace} · needs ${row.min ?? "?"} · for ${age(row.created)}`)),
+        h("div", {}, h("a", { href: jobPath(row.key) }, row.name), h("span", { class: "sub" }, ` ${about(row)}`)),
         h("p", {}, row.reason)))));
   }
 
   function showShares() {
     const one = resource();
     const most = Math.max(...view.shares.map((share) => share.used[one.id]), 1e-9);
-    replace(shares, h("h2", {}, "Shares by namespace"),
+    replace(shares, h("h2", {}, me.recorded ? "Mean shares by namespace" : "Shares by namespace"),
       h("ul", { class: "shares" }, view.shares.map((share) => h("li", {},
         h("span", { class: "share-name" }, share.namespace), bar(share.used[one.id] / most, 0),
         h("span", { class: "share-amount" }, one.format(share.used[one.id])),
-        h("span", { class: "sub" }, `${share.running} running${share.waiting ? `, ${share.waiting} waiting` : ""}`)))));
+        h("span", { class: "sub" }, share.note || `${share.running} running${share.waiting ? `, ${share.waiting} waiting` : ""}`)))));
   }
 
   function showNodes() {
+    nodes.hidden = Boolean(me.recorded);
     replace(nodes, h("h2", {}, plural(view.nodes.length + view.more_nodes, "node")),
       h("ul", { class: "nodes" }, view.nodes.map((node) => h("li", { class: node.state === "ready" ? null : "off" },
         h("div", {}, h("strong", {}, node.name), " ", h("span", { class: "sub" }, `${node.state === "ready" ? "" : `${node.state}, `}${plural(node.pods, "pod")}`)),

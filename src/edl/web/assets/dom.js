@@ -66,6 +66,9 @@ export function age(time) {
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const DAY_CLOCK = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+// The time of day, and which day if it is not about today.
+export const stamp = (time) => (!time ? "–" : Math.abs(Date.now() / 1000 - time) < 43200 ? clock(time) : DAY_CLOCK.format(time * 1000));
 export const clock = (time) => (time ? CLOCK.format(time * 1000) : "–");
 export const date = (time) => (time ? DATE.format(time * 1000) : "–");
 

@@ -2,7 +2,7 @@
 
 import { get, jobCall, lines, send } from "./api.js";
 import { chart, when } from "./chart.js";
-import { age, badge, clock, count, date, duration, empty, h, loss, missing, plural, replace, sizeText } from "./dom.js";
+import { age, badge, count, date, duration, empty, h, loss, missing, plural, replace, sizeText, stamp } from "./dom.js";
 
 const KEPT = 5000; // lines of a log in the document
 const TABS = [["overview", "Overview"], ["pods", "Pods"], ["logs", "Logs"], ["events", "Events"], ["manifest", "Manifest"]];
@@ -68,13 +68,13 @@ export function jobView({ main, follow, title, args, notice, me }) {
       ["Samples/s", [count(lastOf("throughput") ?? row.throughput)]],
       ["Pause per change", [job.rescale_seconds === null ? "–" : duration(job.rescale_seconds)]],
       ["Goodput", [job.goodput === null ? "–" : `${Math.round(job.goodput * 100)}%`]],
-      ["Submitted", [h("span", { title: date(row.created) }, `${age(row.created)} ago`)]],
+      ["Submitted", [h("span", { title: date(row.created) }, me.recorded ? stamp(row.created) : `${age(row.created)} ago`)]],
     ];
     replace(heading,
       h("div", { class: "job-title" },
         h("h1", {}, row.name), badge(row.state),
         h("span", { class: "sub" }, `${job.kind_name} in ${row.namespace}`),
-        job.present ? null : h("span", { class: "badge state-deleting" }, "Deleted: from history")),
+        job.present ? null : h("span", { class: "badge state-deleting" }, me.recorded ? "Recorded" : "Deleted: from history")),
       h("p", { class: "reason" }, h("strong", {}, row.state === "failed" ? "Why it failed: " : "Why this size: "), row.reason || "nothing decided yet"),
       h("dl", { class: "facts" }, facts.map(([words, value]) => h("div", {}, h("dt", {}, words), h("dd", {}, value)))),
       me.actions && job.present ? actions(row) : null);
@@ -151,7 +151,7 @@ export function jobView({ main, follow, title, args, notice, me }) {
     });
   }
 
-  const clockOf = (one) => clock(one.time);
+  const clockOf = (one) => stamp(one.time);
 
   function drawCurve(where, field, words, color, format, none) {
     const points = job.points.time.map((at, index) => [at, job.points[field][index]]).filter((point) => point[1] !== null);

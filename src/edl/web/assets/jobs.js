@@ -1,7 +1,7 @@
 // All jobs: filter, sort, and only those rows in the document that can be seen.
 
 import { get } from "./api.js";
-import { age, badge, count, empty, h, jobPath, loss, plural, replace, sizeText, stateWord } from "./dom.js";
+import { age, badge, count, empty, h, jobPath, loss, plural, replace, sizeText, stamp, stateWord } from "./dom.js";
 
 const OVERSCAN = 8;
 const ORDER = ["failed", "waiting", "changing", "starting", "running", "new", "paused", "suspended", "deleting", "succeeded", "deleted"];
@@ -20,6 +20,11 @@ const COLUMNS = [
   { id: "age", title: "Age", number: true, sort: (a, b) => numeric((row) => row.created)(b, a), cell: (row) => age(row.created) },
 ];
 
+// A recording has no progress and no curves, and its times are not about today.
+const RECORDED = COLUMNS.filter((one) => ["name", "state", "why", "age"].includes(one.id)).map((one) => ({ ...one, ...{
+  why: { title: "How it fared" },
+  age: { title: "Submitted", number: false, sort: numeric((row) => row.created), cell: (row) => stamp(row.created) },
+}[one.id] }));
 const searched = (row) => `${row.name} ${row.namespace} ${row.kind} ${row.state} ${row.reason}`.toLowerCase();
 
 function nameCell(row) {
@@ -44,6 +49,7 @@ function progressCell(row) {
 export function jobsView({ main, follow, title, me }) {
   title("Jobs");
   const rows = new Map();
+  const columns = me.recorded ? RECORDED : COLUMNS;
   const saved = history.state || {};
   const view = { text: saved.text || "", state: saved.state || "", namespace: saved.namespace || "", sort: saved.sort || "state", down: Boolean(saved.down) };
   let visible = [];
@@ -60,7 +66,7 @@ export function jobsView({ main, follow, title, me }) {
   const head = h("div", { class: "row head", role: "row", "aria-rowindex": 1 });
   const body = h("div", { class: "rows", role: "rowgroup" });
   const scroller = h("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": "Jobs, scrollable" }, body);
-  const table = h("div", { class: "grid", role: "table", "aria-label": "Jobs" }, h("div", { role: "rowgroup" }, head), scroller);
+  const table = h("div", { class: me.recorded ? "grid recorded" : "grid", role: "table", "aria-label": "Jobs" }, h("div", { role: "rowgroup" }, head), scroller);
   const hint = h("div", {});
   const past = h("button", { id: "past", type: "button", class: "chip", onclick: showPast }, "Show jobs that are gone");
   replace(main,
@@ -68,7 +74,7 @@ export function jobsView({ main, follow, title, me }) {
       h("h1", {}, "Jobs"), total,
       h("div", { class: "field" }, h("label", { for: "filter" }, "Filter"), search),
       h("div", { class: "field" }, h("label", { for: "namespace" }, "Namespace"), namespaces)),
-    h("div", { class: "filters" }, chips, past), table, hint);
+    h("div", { class: "filters" }, chips, me.recorded ? null : past), table, hint);
 
   // Those that history kept; they do not change any more.
   async function showPast() {
@@ -91,7 +97,7 @@ export function jobsView({ main, follow, title, me }) {
   }
 
   function showHead() {
-    replace(head, COLUMNS.map((column) => {
+    replace(head, columns.map((column) => {
       const on = view.sort === column.id;
       return h("div", { class: `cell c-${column.id}${column.number ? " number" : ""}`, role: "columnheader", "aria-sort": on ? (view.down ? "descending" : "ascending") : "none" },
         h("button", { type: "button", onclick: () => change({ sort: column.id, down: on ? !view.down : false }) },
@@ -121,7 +127,7 @@ export function jobsView({ main, follow, title, me }) {
 
   function matching() {
     const words = view.text.toLowerCase().split(/\s+/).filter(Boolean);
-    const column = COLUMNS.find((one) => one.id === view.sort) || COLUMNS[0];
+    const column = columns.find((one) => one.id === view.sort) || columns[0];
     const sign = view.down ? -1 : 1;
     return [...rows.values()]
       .filter((row) => (!view.state || row.state === view.state) && (!view.namespace || row.namespace === view.namespace))
@@ -143,6 +149,7 @@ export function jobsView({ main, follow, title, me }) {
 
   function nothing() {
     if (rows.size) return empty("No job matches", "Change the filter, or choose All.");
+    if (me.recorded) return empty("No jobs in this recording");
     return me.namespaces === null
       ? empty("No jobs yet", "Submit one: edl run train.py --min 1 --max 4")
       : empty("No jobs that you may see", "You see the jobs of namespaces in which you may list them.");
@@ -156,7 +163,7 @@ export function jobsView({ main, follow, title, me }) {
     body.style.height = `${visible.length * height}px`;
     replace(body, visible.slice(first, last).map((row, index) => {
       const line = h("div", { class: "row", role: "row", "aria-rowindex": first + index + 2, "data-key": row.key },
-        COLUMNS.map((column) => h("div", { class: `cell c-${column.id}${column.number ? " number" : ""}`, role: "cell" }, column.cell(row))));
+        columns.map((column) => h("div", { class: `cell c-${column.id}${column.number ? " number" : ""}`, role: "cell" }, column.cell(row))));
       line.style.transform = `translateY(${(first + index) * height}px)`;
       return line;
     }));
@@ -194,6 +201,7 @@ export function jobsView({ main, follow, title, me }) {
   sized.observe(scroller);
   const tick = setInterval(drawRows, 15000);
   draw();
+  if (me.recorded) showPast();
 
   const stop = follow({ view: "jobs" }, {
     jobs(message) {

@@ -83,7 +83,7 @@ def past_detail(kept: KeptJob) -> JobDetail | None:
         pods=[],
         more_pods=0,
         cause=Cause(pod="", exit_code=None, reason=kept.row.reason, message=kept.last_lines) if failed else None,
-        advice=[Advice(level="note", about="job", message="it is deleted; this is what history kept of it", fix="")],
+        advice=[Advice(level="note", about="job", message=kept.note, fix="")],
         commands=[],
         account=kept.account,
         goodput=kept.goodput,

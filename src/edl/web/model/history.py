@@ -7,7 +7,7 @@ Brain is asked with a reader's token, for all of it: who may see what of it is d
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -48,6 +48,7 @@ class KeptJob(msgspec.Struct, frozen=True, kw_only=True):
     goodput: float | None = None
     last_lines: str = ""
     manifest: str = ""
+    note: str = "it is deleted; this is what history kept of it"
     missing: list[str] = []
 
 
@@ -157,8 +158,9 @@ def token_file(path: Path) -> Callable[[], str]:
     return lambda: path.read_text().strip()
 
 
-def kept_of(past: JobPast) -> KeptJob:
+def kept_of(past: JobPast, note: str = KeptJob().note) -> KeptJob:
     return KeptJob(
+        note=note,
         row=past_row(past.job),
         points=[Point(one.time, one.size, one.target, one.loss, one.throughput) for one in past.points],
         decisions=[SizeDecision(time=one.time, before=one.before, to=one.to, reason=one.reason) for one in past.sizes],
@@ -209,19 +211,30 @@ def past_row(line: HistoryLine) -> JobRow:
 
 
 def sample_of(point: ClusterPoint) -> ClusterSample:
-    jobs = point.uses.get(CapacityUse.JOBS, Booked())
-    rest = jobs
-    for one in point.largest.values():
-        rest = rest - one
+    jobs = three(point.uses.get(CapacityUse.JOBS, Booked()))
+    largest = {name: three(used) for name, used in point.largest.items()}
+    shown = [_share_shown(have, sum(one[axis] for one in largest.values())) for axis, have in enumerate(jobs)]
+    held = {name: tuple(round(a * b, 3) for a, b in zip(one, shown, strict=True)) for name, one in largest.items()}
     return ClusterSample(
         time=point.time,
-        capacity=_three(point.capacity),
-        others=_three(point.uses.get(CapacityUse.OTHERS, Booked())),
-        holders=[Holder(key=f"-/{name}", used=_three(used)) for name, used in point.largest.items()],
-        rest=_three(rest),
-        unusable={str(use): _three(point.uses[use]) for use in UNUSABLE if use in point.uses},
+        capacity=three(point.capacity),
+        others=three(point.uses.get(CapacityUse.OTHERS, Booked())),
+        holders=[Holder(key=f"-/{name}", used=(one[0], one[1], one[2])) for name, one in held.items()],
+        rest=_rest(jobs, held.values()),
+        unusable={str(use): three(point.uses[use]) for use in UNUSABLE if use in point.uses},
     )
 
 
-def _three(booked: Booked) -> Amounts:
+def three(booked: Booked) -> Amounts:
     return max(0.0, round(booked.cores, 3)), max(0.0, booked.gib * 2**30), max(0.0, round(booked.gpus, 3))
+
+
+def _share_shown(used: float, named: float) -> float:
+    """The largest jobs are those of the moment, the use is a mean: together they must not hold more than was used."""
+    return min(1.0, used / named) if named > 0 else 1.0
+
+
+def _rest(used: Amounts, named: Iterable[Sequence[float]]) -> Amounts:
+    sums = [sum(one) for one in zip(*named, strict=True)] or [0.0, 0.0, 0.0]
+    cores, memory, gpus = (max(0.0, round(have - sums[axis], 3)) for axis, have in enumerate(used))
+    return cores, memory, gpus

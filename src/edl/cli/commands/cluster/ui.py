@@ -1,7 +1,7 @@
 """Open the page of the cluster in a browser, logged in; without a display its address is printed.
 
 For the cluster of `edl up` the page is served beside it. For another one it is served here, on loopback and with the
-rights of your kubeconfig, until Ctrl-C.
+rights of your kubeconfig, until Ctrl-C. With `--history`, a recording is shown in place of a cluster.
 """
 
 import argparse
@@ -17,12 +17,13 @@ ORDER = 25
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--print", action="store_true", help="print the address, open nothing")
     parser.add_argument("--actions", action="store_true", help="may scale, pause and delete, too (default: only looks)")
+    parser.add_argument("--history", metavar="FILE", help="no cluster: what `edl simulate --record` wrote to this file")
     add_cluster_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     opens = not options.print and _has_display()
-    if is_local(options):
+    if not options.history and is_local(options):
         url = _local(actions=options.actions)
         print(url, flush=True)
         if opens:
@@ -74,6 +75,7 @@ def _serve(options: argparse.Namespace, opens: bool) -> int:
     parser = argparse.ArgumentParser()
     web_arguments(parser)
     given = ["--kubeconfig", options.kubeconfig] if options.kubeconfig else []
+    given += ["--history", options.history] if options.history else []
     chosen = parser.parse_args([*given, *(["--actions"] if options.actions else [])])
     try:
         return asyncio.run(serve(chosen, open_browser=opens))

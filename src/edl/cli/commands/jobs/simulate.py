@@ -86,6 +86,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="foretell when each job that waits will start, and print the error; best with --declare-work",
     )
     parser.add_argument("--chart", metavar="FILE", help="draw distributions and use over time: .svg or .html")
+    parser.add_argument(
+        "--record", metavar="FILE", help="keep the history of the run in a new file, for `edl ui --history FILE`"
+    )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
 
 
@@ -94,6 +97,8 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("name what to simulate: --jobs FILE.csv, or -f FILE, or --live")
     if options.chart is not None and not options.chart.endswith((".svg", ".html")):
         raise CommandError(f"--chart {options.chart}: wants a name that ends in .svg or .html")
+    if options.record is not None and (not options.jobs or "," in options.policy):
+        raise CommandError("--record: wants --jobs, and one --policy: a file holds the history of one cluster")
     if not options.jobs:
         from edl.cli.output.what_ifs import simulate_cluster
 
@@ -102,27 +107,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_trace(options: argparse.Namespace) -> int:
-    from edl.scheduler.simulation.engine import Run, StuckError
     from edl.scheduler.simulation.figures import figures
 
     trace = _trace(options)
     runs = []
     for settings in _settings(options):
-        one = Run(
-            trace,
-            settings,
-            declares=options.declare_work,
-            clock=time.process_time,
-            foretells=options.foretell,
-            work_error=options.work_error,
-        )
-        progress = ProgressLine(settings.policy)
-        try:
-            one.run(progress)
-        except StuckError as error:
-            raise CommandError(f"{settings.policy}: {error}") from error
-        finally:
-            progress.end()
+        one = _simulated(options, trace, settings)
         runs.append((one, figures(one)))
     if options.output == "json":
         from msgspec import to_builtins
@@ -142,6 +132,35 @@ def _run_trace(options: argparse.Namespace) -> int:
     if options.chart is not None:
         _draw(options.chart, [(one, found) for one, found in runs])
     return 0
+
+
+def _simulated(options: argparse.Namespace, trace: "Trace", settings: "Settings") -> "Run":
+    from contextlib import ExitStack
+
+    from edl.scheduler.simulation.engine import Run, StuckError
+
+    with ExitStack() as stack:
+        watch = None
+        if options.record is not None:
+            from edl.cli.output.recording import recording
+
+            watch = stack.enter_context(recording(options.record, trace))
+        one = Run(
+            trace,
+            settings,
+            declares=options.declare_work,
+            clock=time.process_time,
+            foretells=options.foretell,
+            work_error=options.work_error,
+            watch=watch,
+        )
+        progress = ProgressLine(settings.policy)
+        stack.callback(progress.end)
+        try:
+            one.run(progress)
+        except StuckError as error:
+            raise CommandError(f"{settings.policy}: {error}") from error
+    return one
 
 
 def _times(run: "Run") -> list[float]:

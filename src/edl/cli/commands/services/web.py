@@ -2,6 +2,7 @@
 
 On loopback it is for you alone, with the rights of your kubeconfig: the address that is printed logs you in, once.
 With `--viewers cluster`, in a pod, everybody logs in with a token of the cluster and sees what that account may see.
+With `--history`, a recording is shown in place of a cluster.
 """
 
 import argparse
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import ssl
     from contextlib import AsyncExitStack
 
+    from edl.brain.database import Database
     from edl.kube.auth.credentials import ClientConfig
     from edl.web.access.viewers import Door
     from edl.web.model.history import History
@@ -28,6 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     from edl.scheduler.policies.registry import DEFAULT_POLICY, POLICIES
 
     parser.add_argument("--kubeconfig", metavar="FILE", help="the cluster (default: $KUBECONFIG, else `edl up`'s)")
+    parser.add_argument("--history", metavar="FILE", help="no cluster: what `edl simulate --record` wrote to this file")
     parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0", help="default: a free port on loopback")
     parser.add_argument(
         "--viewers",
@@ -82,6 +85,8 @@ async def serve(options: argparse.Namespace, *, open_browser: bool = False) -> i
 
     host, port = address(options.listen)
     local = options.viewers == "local"
+    if options.history and not local:
+        raise ValueError("--history: a recording is for --viewers local")
     if local and host not in LOOPBACK:
         raise ValueError(f"--listen {options.listen}: beyond loopback it needs --viewers cluster")
     tls = _tls(options)
@@ -117,6 +122,8 @@ async def _start(
     from edl.web.model.state import ClusterState
     from edl.web.server import WebServer, WebSettings
 
+    if options.history:
+        return await _start_recorded(options.history, stack, host, port, tls)
     parse_load(options.max_load)
     local = options.viewers == "local"
     config = load_client_config(chosen_kubeconfig(options.kubeconfig)) if local else in_cluster_config()
@@ -134,9 +141,55 @@ async def _start(
     history = _history(options)
     runner = await WebServer(state, door, settings, sessions=sessions, history=history).serve(host, port, tls)
     stack.push_async_callback(runner.cleanup)
-    shown = f"[{host}]" if ":" in host else host
-    url = f"{'https' if tls else 'http'}://{shown}:{runner.addresses[0][1]}"
+    url = _url(host, runner.addresses[0][1], tls)
     return url, sessions.code(Grant(token, acts=options.actions)) if local else ""
+
+
+def _url(host: str, port: int, tls: object) -> str:
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+async def _start_recorded(
+    file: str, stack: "AsyncExitStack", host: str, port: int, tls: "ssl.SSLContext | None"
+) -> tuple[str, str]:
+    import secrets
+
+    from edl.web.access.sessions import Grant, Sessions
+    from edl.web.access.viewers import LocalDoor
+    from edl.web.model.recorded import RecordedState, Recording, absent_cluster
+    from edl.web.server import WebServer, WebSettings
+
+    database = await _opened(file)
+    stack.push_async_callback(database.close)
+    sessions, token = Sessions(), secrets.token_urlsafe(32)
+    server = WebServer(
+        RecordedState(),
+        LocalDoor(token, absent_cluster()),
+        WebSettings(hosts=LOOPBACK),
+        sessions=sessions,
+        recording=Recording(database, os.path.basename(file)),
+    )
+    runner = await server.serve(host, port, tls)
+    stack.push_async_callback(runner.cleanup)
+    return _url(host, runner.addresses[0][1], tls), sessions.code(Grant(token))
+
+
+async def _opened(file: str) -> "Database":
+    from edl.brain.database import UnavailableError, connect
+
+    _must_be_there(file)
+    database = connect(file)
+    try:
+        await database.open()
+    except UnavailableError as error:
+        await database.close()
+        raise ValueError(f"--history {error}") from None
+    return database
+
+
+def _must_be_there(file: str) -> None:
+    if not os.path.isfile(file):
+        raise ValueError(f"--history {file}: there is no such file; `edl simulate --record` writes one")
 
 
 def _door(config: "ClientConfig", client: object, token: str, *, local: bool) -> "Door":
