@@ -31,7 +31,7 @@ def objects(choices: InstallOptions) -> dict[str, Any]:
 def test_it_is_there_only_if_wanted() -> None:
     assert objects(InstallOptions()) == {}
     assert set(objects(InstallOptions(web=True))) == {
-        "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Service", "Deployment",
+        "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "Service", "Deployment", "NetworkPolicy",
     }  # fmt: skip
 
 

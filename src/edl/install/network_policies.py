@@ -1,4 +1,4 @@
-"""NetworkPolicies of operators and Brain: who may open a connection to which of their ports.
+"""NetworkPolicies of operators, Brain and the page: who may open a connection to which of their ports.
 
 They restrict what comes in and nothing that goes out. A cluster whose network does not enforce them is none the worse:
 every port asks for a credential anyway. Kubelets always reach the pods of their node, so probes need no rule.
@@ -8,11 +8,12 @@ from typing import Any
 
 from edl.api.labels import LABEL_UID
 from edl.install.deployment import WEBHOOK_PORT
-from edl.install.options import LABELS, NAME, SELECTOR, WEB, InstallOptions
+from edl.install.options import LABELS, NAME, SELECTOR, WEB, WEB_PORT, InstallOptions
 from edl.operator.settings import BRAIN, BRAIN_PORT, SERVICE_PORT
 
 Rule = dict[str, Any]
 _BRAIN_SELECTOR = {"app.kubernetes.io/name": BRAIN}
+_WEB_SELECTOR = {"app.kubernetes.io/name": WEB}
 
 
 def network_policies(options: InstallOptions) -> list[dict[str, Any]]:
@@ -24,6 +25,8 @@ def network_policies(options: InstallOptions) -> list[dict[str, Any]]:
             *_collectors(options, BRAIN_PORT),
         ]
         made.append(_policy(BRAIN, _BRAIN_SELECTOR, brain, options))
+    if options.web:  # for API servers' proxies, and for whatever serves an Ingress: nobody can say who that is
+        made.append(_policy(WEB, _WEB_SELECTOR, [_from([], WEB_PORT)], options))
     return made
 
 
@@ -44,7 +47,7 @@ def _operators() -> Rule:
 
 def _web() -> Rule:
     """It reads the history."""
-    return {"podSelector": {"matchLabels": {"app.kubernetes.io/name": WEB}}}
+    return {"podSelector": {"matchLabels": _WEB_SELECTOR}}
 
 
 def _api_servers(options: InstallOptions) -> list[Rule]:

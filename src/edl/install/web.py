@@ -25,6 +25,7 @@ def web_objects(options: InstallOptions) -> list[dict[str, Any]]:
         {**account, "automountServiceAccountToken": False},
         _role(options),
         _binding(options),
+        _way_in(options),
         _service(options),
         _deployment(options),
     ]
@@ -67,6 +68,14 @@ def _binding(options: InstallOptions) -> dict[str, Any]:
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": WEB, "namespace": options.namespace}],
     }
+
+
+def _way_in(options: InstallOptions) -> dict[str, Any]:
+    """For those who look, to be bound to them: `edl ui` gets to the page through the API server. What they see there
+    is decided by their other rights."""
+    proxied = {"apiGroups": [""], "resources": ["services/proxy"], "resourceNames": [f"https:{WEB}:443"]}
+    rules = [{**proxied, "verbs": ["get", "create", "delete"]}]
+    return {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": _metadata(options), "rules": rules}
 
 
 def _service(options: InstallOptions) -> dict[str, Any]:

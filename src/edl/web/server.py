@@ -24,6 +24,7 @@ from edl.scheduler.policies.registry import POLICIES
 from edl.scheduler.settings import Settings
 from edl.serving.http import HttpLimits, proved, serve_app
 from edl.web import actions
+from edl.web.access.origin import check_origin
 from edl.web.access.sessions import CODE_SECONDS, SESSION, Grant, Sessions
 from edl.web.access.viewers import TOKEN_HEADER, Door, Viewer, Viewers
 from edl.web.errors import RefusedError, forbidden, not_found
@@ -58,7 +59,6 @@ T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BODY = 64 << 10
 TAIL = 5000  # lines of a log that may be asked for
-OURS = "EDL-Request"  # a header that no form, image or other site can send
 LIMITS = HttpLimits(connections=4000)
 
 
@@ -136,7 +136,7 @@ class WebServer:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            self._check_origin(request)
+            check_origin(request, self._settings.hosts)
             if self._wake is not None and request.path.startswith("/api/"):
                 await self._wake()
             return await handler(request)
@@ -156,17 +156,6 @@ class WebServer:
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             return _answer(Refusal(error="the server failed on this call; its log says how", code="internal"), 500)
-
-    def _check_origin(self, request: web.Request) -> None:
-        hosts = self._settings.hosts
-        if hosts is not None and _name(request.host) not in hosts:
-            raise forbidden("this page is not served under that name")
-        if request.method in ("GET", "HEAD"):
-            return
-        origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
-        foreign = origin is not None and origin.partition("://")[2] != request.host
-        if OURS not in request.headers or foreign or site not in ("same-origin", "none"):
-            raise forbidden(f"only this page itself may send that ({OURS} is missing, or the origin is another)")
 
     # Sessions.
 
@@ -347,12 +336,6 @@ class WebServer:
     async def _delete(self, request: web.Request) -> web.Response:
         viewer, row, kind = await self._acting(request)
         return _answer(await actions.delete(viewer.client, kind, row))
-
-
-def _name(host: str) -> str:
-    """Without the port and the brackets of an IPv6 address."""
-    name, colon, port = host.rpartition(":")
-    return (name if colon and port.isdecimal() else host).strip("[]")
 
 
 def _key(request: web.Request) -> JobKey:

@@ -22,6 +22,7 @@ from edl.kube.rest.rate_limiter import RateLimiter
 from edl.kube.rest.transport import HttpTransport
 from edl.operator.reconcile.job_key import JobKey
 from edl.protocol.progress import Progress
+from edl.web.access.origin import LOOPBACK
 from edl.web.access.sessions import CODE_SECONDS, Grant, Sessions
 from edl.web.access.viewers import LocalDoor
 from edl.web.model.history import BrainHistory, History, NoHistory, key_file
@@ -31,7 +32,6 @@ from edl.web.server import WebServer, WebSettings
 log = logging.getLogger(__name__)
 
 FILE = "web.url"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 FIRST_LOOK = 5.0  # seconds that the first call waits for the caches
 
 

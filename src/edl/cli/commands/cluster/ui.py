@@ -1,14 +1,15 @@
 """Open the page of the cluster in a browser, logged in; without a display its address is printed.
 
-For the cluster of `edl up` the page is served beside it. For another one it is served here, on loopback and with the
-rights of your kubeconfig, until Ctrl-C. With `--history`, a recording is shown in place of a cluster.
+For the cluster of `edl up` the page is served beside it. One that has the page (`edl install --web`) shows its own: a
+port on loopback leads there through the API server, with your kubeconfig, until Ctrl-C. For others the page is served
+here, with the rights of your kubeconfig. With `--history`, a recording is shown in place of a cluster.
 """
 
 import argparse
 import os
 import sys
 
-from edl.cli.connect.cluster import add_cluster_options, home, is_local
+from edl.cli.connect.cluster import chosen_kubeconfig, home, is_local
 
 SUMMARY = "open the page of the cluster in a browser"
 ORDER = 25
@@ -18,7 +19,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--print", action="store_true", help="print the address, open nothing")
     parser.add_argument("--actions", action="store_true", help="may scale, pause and delete, too (default: only looks)")
     parser.add_argument("--history", metavar="FILE", help="no cluster: what `edl simulate --record` wrote to this file")
-    add_cluster_options(parser)
+    parser.add_argument("--own", action="store_true", help="serve the page here, though the cluster has one")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="the cluster (default: $KUBECONFIG, else `edl up`'s)")
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="where EDL is installed (default: edl-system)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,21 +69,52 @@ def _local(*, actions: bool) -> str:
 def _serve(options: argparse.Namespace, opens: bool) -> int:
     import asyncio
 
-    from edl.cli.commands.services.web import arguments as web_arguments
-    from edl.cli.commands.services.web import serve
     from edl.cli.connect.cluster import UNREACHABLE
     from edl.cli.errors import CommandError
     from edl.kube.rest.errors import KubeError
 
-    parser = argparse.ArgumentParser()
-    web_arguments(parser)
-    given = ["--kubeconfig", options.kubeconfig] if options.kubeconfig else []
-    given += ["--history", options.history] if options.history else []
-    chosen = parser.parse_args([*given, *(["--actions"] if options.actions else [])])
     try:
-        return asyncio.run(serve(chosen, open_browser=opens))
+        return asyncio.run(_serve_either(options, opens))
     except ValueError as error:
         raise CommandError(str(error)) from None
     except KubeError as error:
         print(f"edl: {error}", file=sys.stderr)
         return UNREACHABLE
+
+
+async def _serve_either(options: argparse.Namespace, opens: bool) -> int:
+    """The cluster's page if it can be had, else ours."""
+    from edl.cli.commands.services.web import arguments as web_arguments
+    from edl.cli.commands.services.web import serve
+    from edl.web.tunnel import NoPageError
+
+    if not options.history and not options.own:
+        try:
+            return await _tunnel(options, opens)
+        except NoPageError as error:
+            print(f"edl: {error}; the page is served here, with your rights", file=sys.stderr)
+    parser = argparse.ArgumentParser()
+    web_arguments(parser)
+    given = ["--kubeconfig", options.kubeconfig] if options.kubeconfig else []
+    given += ["--history", options.history] if options.history else []
+    chosen = parser.parse_args([*given, *(["--actions"] if options.actions else [])])
+    return await serve(chosen, open_browser=opens)
+
+
+async def _tunnel(options: argparse.Namespace, opens: bool) -> int:
+    from edl.cli.commands.services.web import show
+    from edl.kube.auth.kubeconfig import load_client_config
+    from edl.operator.settings import NAMESPACE
+    from edl.web.tunnel import NoPageError, Tunnel
+
+    tunnel = Tunnel(load_client_config(chosen_kubeconfig(options.kubeconfig)), options.namespace or NAMESPACE)
+    try:
+        await tunnel.check()
+        if not await tunnel.token():
+            raise NoPageError("your kubeconfig has no token of your own for the page of the cluster")
+        async with tunnel.serving("127.0.0.1", 0) as url:
+            code = await tunnel.code(actions=options.actions)
+            await show(f"{url}/#code={code}", opens=opens)
+    finally:
+        await tunnel.close()
+    return 0

@@ -79,8 +79,6 @@ def run(options: argparse.Namespace) -> int:
 
 async def serve(options: argparse.Namespace, *, open_browser: bool = False) -> int:
     """Until SIGTERM or SIGINT."""
-    import asyncio
-    import signal
     from contextlib import AsyncExitStack
 
     host, port = address(options.listen)
@@ -92,18 +90,26 @@ async def serve(options: argparse.Namespace, *, open_browser: bool = False) -> i
     tls = _tls(options)
     if tls is None and host not in LOOPBACK and not options.plain_http:
         raise ValueError("beyond loopback it needs --tls-cert and --tls-key, or --plain-http behind a proxy")
+    async with AsyncExitStack() as stack:
+        url, code = await _start(options, stack, host, port, tls)
+        await show(f"{url}{f'/#code={code}' if code else ''}", opens=open_browser and bool(code))
+    return 0
+
+
+async def show(address: str, *, opens: bool) -> None:
+    """Says where the page is, and returns at SIGTERM or SIGINT."""
+    import asyncio
+    import signal
+
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with AsyncExitStack() as stack:
-        url, code = await _start(options, stack, host, port, tls)
-        print(f"serving {url}{f'/#code={code}' if code else ''}", flush=True)
-        if open_browser and code:
-            import webbrowser
+    print(f"serving {address}", flush=True)
+    if opens:
+        import webbrowser
 
-            await asyncio.to_thread(webbrowser.open, f"{url}/#code={code}")
-        await stop.wait()
-    return 0
+        await asyncio.to_thread(webbrowser.open, address)
+    await stop.wait()
 
 
 async def _start(
