@@ -4,16 +4,19 @@ The server is a process of its own on an embedded API server, so that its CPU an
 taken in Chromium where that is installed; without it, the time until all rows are here is printed. The bound beside an
 update is what sending the same bytes costs a server that knows nothing.
 
-`--minutes 60` goes on changing jobs for an hour (default: one minute).
+`--minutes 60` goes on changing jobs for an hour (default: one minute); `python -m bench.web_hour` makes an hour's worth
+of changes in minutes, and looks at the browser's memory too.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
 import shutil
 import statistics
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +154,9 @@ class Page:
         raise AssertionError("the stream has ended")
 
 
-async def measure(client: Client, url: str, minutes: float) -> None:
+@contextlib.asynccontextmanager
+async def served(url: str) -> AsyncIterator[tuple[int, float, psutil.Process]]:
+    """The page's server in a process of its own: its port, the CPU seconds of its start, and the process."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, __file__, "--serve", url, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         limit=1 << 20,
@@ -159,18 +164,24 @@ async def measure(client: Client, url: str, minutes: float) -> None:
     assert process.stdout is not None
     assert process.stdin is not None
     ready = json.loads(await process.stdout.readline())
-    watched = psutil.Process(process.pid)
-    print(f"caches filled and all rows made: {ready['cpu'] * 1000:.0f} ms of CPU")
-    timeout = aiohttp.ClientTimeout(total=None, sock_read=60)
     try:
-        async with aiohttp.ClientSession(timeout=timeout, read_bufsize=1 << 24) as session:
-            await first_rows(session, ready["port"])
-            await updates(session, ready["port"], client, watched)
-            await paint(session, ready["port"])
-            await long_run(session, ready["port"], client, watched, minutes)
+        yield ready["port"], ready["cpu"], psutil.Process(process.pid)
     finally:
         process.stdin.close()
         await process.wait()
+
+
+async def measure(client: Client, url: str, minutes: float) -> None:
+    timeout = aiohttp.ClientTimeout(total=None, sock_read=60)
+    async with (
+        served(url) as (port, cpu, watched),
+        aiohttp.ClientSession(timeout=timeout, read_bufsize=1 << 24) as session,
+    ):
+        print(f"caches filled and all rows made: {cpu * 1000:.0f} ms of CPU")
+        await first_rows(session, port)
+        await updates(session, port, client, watched)
+        await paint(session, port)
+        await long_run(session, port, client, watched, minutes)
 
 
 async def stream(session: aiohttp.ClientSession, port: int) -> Page:
@@ -243,15 +254,19 @@ async def paint(session: aiohttp.ClientSession, port: int) -> None:
     if not shutil.which("chromium") or not shutil.which("chromedriver"):
         print("first paint: Chromium and its driver are not installed here")
         return
-    headers = {"Authorization": f"Bearer {TOKEN}", "EDL-Request": "1"}
-    url, took, memory = f"http://127.0.0.1:{port}", [], 0.0
+    took, memory = [], 0.0
     for _ in range(3):
-        async with session.post(f"{url}/api/v1/codes", headers=headers) as answer:
-            code = (await answer.json())["code"]
-        painted, shown, memory = await asyncio.to_thread(_paint, f"{url}/#code={code}")
+        painted, shown, memory = await asyncio.to_thread(_paint, await login(session, port))
         took.append((painted, shown))
     first, rows = (statistics.median(one[which] for one in took) for which in (0, 1))
     print(f"in Chromium: first paint {first:.0f} ms, rows {rows:.0f} ms, {memory:.0f} MB of JavaScript heap")
+
+
+async def login(session: aiohttp.ClientSession, port: int) -> str:
+    """An address that logs in once."""
+    url, headers = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {TOKEN}", "EDL-Request": "1"}
+    async with session.post(f"{url}/api/v1/codes", headers=headers) as answer:
+        return f"{url}/#code={(await answer.json())['code']}"
 
 
 def _paint(url: str) -> tuple[float, float, float]:
