@@ -115,6 +115,16 @@ class RootCause(Status, frozen=True, kw_only=True, rename="camel"):
     message: Annotated[str, Meta(description="Its last lines.")] = ""
 
 
+class EndedPod(Status, frozen=True, kw_only=True, rename="camel"):
+    """A pod that failed or was lost, and may be gone."""
+
+    pod: Annotated[str, Meta(description="Its name.")]
+    exit_code: ExitCode = None
+    reason: Annotated[str, Meta(description="Reason as the node gave it, e.g. OOMKilled.")] = ""
+    message: Annotated[str, Meta(description="The end of its last lines.")] = ""
+    time: Annotated[str | None, Meta(description="When it ended.")] = None
+
+
 class JobProgress(Status, frozen=True, kw_only=True):
     """How far the training has come, as the job itself reports it. All kinds spell it alike."""
 
@@ -170,6 +180,10 @@ class ElasticStatus(Status, frozen=True, kw_only=True, rename="camel"):
     ] = None
     slots: Annotated[
         tuple[SlotMemory, ...], Meta(description="What the slots have been through.", extra={"key": "role"})
+    ] = ()
+    ended_pods: Annotated[
+        tuple[EndedPod, ...],
+        Meta(description="The last 5 pods that failed or were lost, newest last.", extra={"key": "pod"}),
     ] = ()
     attempt: Annotated[int, Meta(description="How often the whole job was started anew.")] = 0
     minimum_reached: Annotated[bool, Meta(description="The minimum size ran at least once.")] = False

@@ -1,7 +1,7 @@
 """Lists the pods of a job in the order of its roles: those that it controls, for anybody may write its labels."""
 
 from collections.abc import Mapping, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edl.api.labels import LABEL_INDEX, LABEL_JOB, LABEL_KIND, LABEL_ROLE
 
@@ -87,6 +87,29 @@ def gone_pods(job: "JobSummary") -> list[str]:
             last = int(pods.get(str(index), 0))
             names += [slot if attempt == 0 else f"{slot}-{attempt}" for attempt in range(last + 1)]
     return names
+
+
+class LastWords(NamedTuple):
+    """How a pod ended that failed or was lost, as the job's status remembers it."""
+
+    pod: str
+    time: str
+    end: str
+    message: str
+
+
+def last_words(job: "JobSummary") -> list[LastWords]:
+    """Of the newest such pods, the newest last; some of them may still be there."""
+    return [
+        LastWords(str(one.get("pod") or ""), str(one.get("time") or ""), end_of(one), str(one.get("message") or ""))
+        for one in job.status.get("ended_pods") or job.status.get("endedPods") or ()
+    ]
+
+
+def end_of(ended: Mapping[str, Any]) -> str:
+    """Reason and exit code of an entry in status, however its kind spells them."""
+    code = ended.get("exit_code", ended.get("exitCode"))
+    return ", ".join(filter(None, (ended.get("reason"), "" if code is None else f"exit code {code}")))
 
 
 def state_of(pod: Pod) -> str:

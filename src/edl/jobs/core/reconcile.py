@@ -13,7 +13,7 @@ from edl.api import annotations
 from edl.api.job_view import JobView
 from edl.api.kubernetes import timestamp
 from edl.api.kubernetes.core import Pod
-from edl.api.status import RootCause, Scale, SlotMemory
+from edl.api.status import EndedPod, RootCause, Scale, SlotMemory
 from edl.jobs.core.actions import Action, Change, Delete
 from edl.jobs.core.children import Owner
 from edl.jobs.core.common_conditions import CommonFacts
@@ -23,6 +23,7 @@ from edl.jobs.core.in_force import remembered
 from edl.jobs.core.maintenance import backing_off, expiry, soonest, without_refused
 from edl.jobs.core.objects import EdlObject
 from edl.jobs.core.outcome import JobEvent, Outcome, Refusal
+from edl.jobs.core.pods.ended_pods import with_ended_pods
 from edl.jobs.core.pods.fail_fast import failed_alike
 from edl.jobs.core.pods.failures import cause_of
 from edl.jobs.core.pods.slot_history import SlotHistory
@@ -47,6 +48,9 @@ class JobReconcile(ABC, Generic[J]):
     _scale_field = "scale"
     """The member of its status that holds the scheduling facts."""
     _scale_type: type[Scale] = Scale
+    _ended_pod_type: type[EndedPod] = EndedPod
+    _pods_seen: Sequence[SlotPod] = ()
+    """The job's own pods, for the kind to set."""
 
     def __init__(self, request: ReconcileRequest[J]) -> None:
         job = request.job
@@ -60,6 +64,7 @@ class JobReconcile(ABC, Generic[J]):
     def outcome(self) -> Outcome:
         old, held = self._request.job.status, self._view.pause or self._view.suspend
         outcome = with_progress(self._at_its_stage(), old, self._observed.progress, self._now, held=held)
+        outcome = with_ended_pods(outcome, old, self._pods_seen, self._ended_pod_type)
         outcome = self._over(outcome) if outcome.status.finished else outcome
         meta = self._job.metadata
         return with_stall(

@@ -115,6 +115,7 @@ class EasydlReconcile(JobReconcile[ElasticJob]):
                 unresizable,
             )
             reconciles.append(RoleReconcile(seen, self._wanted(name, sizes[name], grant), self._children, self._now))
+        self._pods_seen = [pod for role in reconciles for pod in role.observed_pods.slots]
         return reconciles
 
     def _wanted(self, name: str, size: int, grant: Grant) -> DesiredPods:

@@ -77,6 +77,7 @@ class PytorchReconcile(JobReconcile[ElasticJob]):
         self._observed_pods = ObservedPods(
             request.observed.pods, self._view.name, WORKER, self._view.uid, self._now, key=request.token
         )
+        self._pods_seen = self._observed_pods.slots
         self._record = self._slot_history()
         self._size = 0 if self._view.suspend or self._grant is None else self._grant.target
         self._attempt = self._old.attempt + (1 if self._stopped() else 0)

@@ -31,7 +31,7 @@ from edl.jobs.training.completion import Completion, completion_of
 from edl.jobs.training.edits import without_refused_edits
 from edl.jobs.training.roles import TRAINER
 from edl.jobs.training.status import StatusInputs, build_status, decision, status_events
-from edl.jobs.training.types import TrainingJob, TrainingScale
+from edl.jobs.training.types import TrainingEndedPod, TrainingJob, TrainingScale
 from edl.jobs.training.view import training_view
 
 
@@ -42,6 +42,7 @@ def reconcile(request: ReconcileRequest[TrainingJob]) -> Outcome:
 class TrainingReconcile(JobReconcile[TrainingJob]):
     _scale_field = "scale_status"
     _scale_type = TrainingScale
+    _ended_pod_type = TrainingEndedPod
 
     def __init__(self, request: ReconcileRequest[TrainingJob]) -> None:
         super().__init__(request)
@@ -69,6 +70,7 @@ class TrainingReconcile(JobReconcile[TrainingJob]):
             workloads=self._workloads(),
             forgiven=forgiven,
         )
+        self._pods_seen = self._observed_pods.every
 
     # What is.
 

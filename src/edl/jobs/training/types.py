@@ -26,6 +26,7 @@ from edl.api.schema.spec import (
     Unchanging,
 )
 from edl.api.status import (
+    EndedPod,
     ExitCode,
     JobCondition,
     JobProgress,
@@ -202,6 +203,12 @@ class TrainingRootCause(RootCause, frozen=True, kw_only=True):
     exit_code: ExitCode = msgspec.field(default=None, name="exit_code")
 
 
+class TrainingEndedPod(EndedPod, frozen=True, kw_only=True):
+    """A pod that failed or was lost, spelt as this kind spells its status."""
+
+    exit_code: ExitCode = msgspec.field(default=None, name="exit_code")
+
+
 class TrainingJobStatus(Status, frozen=True, kw_only=True):
     """What is: written by the operator alone."""
 
@@ -218,6 +225,10 @@ class TrainingJobStatus(Status, frozen=True, kw_only=True):
     progress: Annotated[JobProgress | None, Meta(description="How far the training has come.")] = None
     slots: Annotated[
         tuple[SlotMemory, ...], Meta(description="What the slots have been through.", extra={"key": "role"})
+    ] = ()
+    ended_pods: Annotated[
+        tuple[TrainingEndedPod, ...],
+        Meta(description="The last 5 pods that failed or were lost, newest last.", extra={"key": "pod"}),
     ] = ()
     start_time: Annotated[str | None, Meta(description="When the job was accepted.")] = None
     completion_time: Annotated[str | None, Meta(description="When the job ended.")] = None

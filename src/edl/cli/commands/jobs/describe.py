@@ -10,7 +10,7 @@ from edl.cli.commands.jobs.events import event_rows, job_events
 from edl.cli.commands.jobs.scale import held
 from edl.cli.connect.cluster import add_cluster_options, with_cluster
 from edl.cli.connect.jobs import JobSummary, find_job
-from edl.cli.connect.pods import Pod, job_pods, role_of, state_of
+from edl.cli.connect.pods import Pod, end_of, job_pods, last_words, role_of, state_of
 from edl.cli.connect.progress import ProgressReader
 from edl.cli.output.live import JobSnapshot, count, duration, last_change, numbers
 from edl.cli.output.tables import age, table, terminal_width, wrapped
@@ -63,6 +63,7 @@ def render(
         _table("Sizes", ("AGE", "FROM", "TO", "WHY"), _history(job, now)),
         _plans(plans, now),
         _table("Pods", ("POD", "ROLE", "STATE", "NODE", "AGE"), _pods(pods, now)),
+        _table("Pods that failed or were lost", ("POD", "AGE", "END", "LAST LINE"), _ended(job, now)),
         _table("Events", EVENTS, event_rows(list(events)[-RECENT:], now)),
         "Next\n" + "\n".join(wrapped(f"  {line}", indent=4) for line in advice(job)),
     ]
@@ -128,10 +129,8 @@ def cause_of(job: JobSummary) -> str:
     cause: Mapping[str, Any] = job.status.get("root_cause") or job.status.get("rootCause") or {}
     if not cause:
         return ""
-    code = cause.get("exit_code", cause.get("exitCode"))
-    words = ", ".join(filter(None, (cause.get("reason"), "" if code is None else f"exit code {code}")))
     last = "".join(f"\n            | {line}" for line in str(cause.get("message") or "").splitlines())
-    return f"pod {cause.get('pod')}: {words}{last}"
+    return f"pod {cause.get('pod')}: {end_of(cause)}{last}"
 
 
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -140,6 +139,10 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) 
     limit = terminal_width()
     shown = table(header, rows, width=None if limit is None else limit - 2)
     return f"{title}\n" + "\n".join(f"  {line}" for line in shown.splitlines())
+
+
+def _ended(job: JobSummary, now: float) -> list[tuple[object, ...]]:
+    return [(one.pod, age(one.time, now), one.end, one.message.rstrip().rpartition("\n")[2]) for one in last_words(job)]
 
 
 def _roles(job: JobSummary) -> list[tuple[object, ...]]:

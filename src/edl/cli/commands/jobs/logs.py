@@ -17,7 +17,7 @@ from edl.cli.connect.job_logs import JobLogs, has_started
 from edl.cli.connect.jobs import JobSummary, find_job
 from edl.cli.connect.kept_logs import KeptLog, kept_lines, kept_logs
 from edl.cli.connect.pod_logs import LogLine, LogRange, pod_log
-from edl.cli.connect.pods import Pod, gone_pods, job_pods, role_of
+from edl.cli.connect.pods import LastWords, Pod, gone_pods, job_pods, last_words, role_of
 from edl.cli.connect.progress import ProgressReader
 from edl.cli.errors import CommandError
 from edl.cli.output.terminal import harmless
@@ -62,7 +62,7 @@ async def _logs(client: "Client", namespace: str, options: argparse.Namespace) -
     else:
         for pod in pods:
             await printer.all(pod_log(client, job.namespace, pod["metadata"]["name"], part), pod["metadata"]["name"])
-    await _tell_gone(client, job, choice, kept)
+    await _tell_gone(client, job, choice, kept, printer)
     return 0
 
 
@@ -176,10 +176,22 @@ def _runs(pod: Pod) -> bool:
     return has_started(pod) and (pod.get("status") or {}).get("phase") == "Running"
 
 
-async def _tell_gone(client: "Client", job: JobSummary, choice: Choice, kept: Sequence[KeptLog]) -> None:
+async def _tell_gone(
+    client: "Client", job: JobSummary, choice: Choice, kept: Sequence[KeptLog], printer: Printer
+) -> None:
     there = {pod["metadata"]["name"] for pod in await job_pods(client, job.kind, job.namespace, job.name, uid=job.uid)}
     known = there | {log.pod for log in kept}
     gone = [name for name in gone_pods(job) if name not in known and choice.names(name)]
+    for words in last_words(job):
+        if words.pod in gone and words.message:
+            _print_last_words(words, printer)
     if gone:
         some = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
         print(f"edl: gone with their pods: the logs of {some}", file=sys.stderr)
+
+
+def _print_last_words(words: LastWords, printer: Printer) -> None:
+    """What the job's status has of a log that is gone: its end."""
+    print(f"edl: {words.pod} is gone ({words.end}); the end of what it wrote:", file=sys.stderr)
+    for line in words.message.splitlines():
+        printer.line(LogLine(words.pod, words.time, line))

@@ -81,6 +81,11 @@ class ObservedPods:
         controller = pod.metadata.controller
         return controller is not None and controller.uid in self._workloads
 
+    @property
+    def every(self) -> list[SlotPod]:
+        """Those that fill slots, and those that fill none."""
+        return [*self.slots, *(pod.seen for pods in self.restarting.values() for pod in pods)]
+
     def counts(self, slotted: str, planned: Counts, sizes: Mapping[str, int]) -> dict[str, Counts]:
         """Counts by role. Those of the slotted role come from the plan; pods still to be created are pending."""
         counts = {slotted: planned}
