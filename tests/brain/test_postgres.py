@@ -19,6 +19,7 @@ from edl.protocol.brain import Beginning, Ending
 from edl.protocol.job_facts import Sample
 from tests.brain.serving import brain
 from tests.brain.test_history import keep_and_read
+from tests.brain.test_logs import keep_and_trim
 from tests.brain.test_server import CTR, JOB, Clock, lead
 
 pytestmark = [
@@ -112,6 +113,10 @@ async def test_a_server_that_goes_away_is_503_and_found_again(postgres: Postgres
         while (await call("POST", JOB, Beginning(CTR)))[0] != 200:
             assert time.monotonic() < until
         assert (await call("GET", JOB))[0] == 200
+
+
+async def test_logs_are_kept_there_as_in_sqlite(postgres: Postgres) -> None:
+    await keep_and_trim(connect(await postgres.new_database("logs")))
 
 
 COUNTED = 3  # the version from which on namespace and bytes are written with the job

@@ -88,7 +88,7 @@ MESSAGES: list[tuple[msgspec.Struct, str]] = [
         '"exit":{"code":137,"reason":"OOMKilled","message":""},"oom":true,"reason":"","usage":null}],"revision":"r"}',
     ),
     (JobSpec({"worker": {}}, {}), '{"spec":{"worker":{}},"annotations":{}}'),
-    (BrainAccess("http://b", "t"), '{"url":"http://b","token":"t","ca":""}'),
+    (BrainAccess("http://b", "t"), '{"url":"http://b","token":"t","ca":"","logs":false}'),
     (PostedPlan({"worker": {"replicas": 2}}, "why"), '{"spec":{"worker":{"replicas":2}},"reason":"why"}'),
     (PostedPlan({}, "why", urgent=True), '{"spec":{},"reason":"why","urgent":true}'),
     (PlanWritten("j", 3, True), '{"name":"j","generation":3,"changed":true}'),

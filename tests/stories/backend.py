@@ -27,7 +27,7 @@ from edl.kube.rest.rate_limiter import RateLimiter
 from edl.kube.rest.transport import HttpTransport, Request, Response, Transport
 from edl.operator.main import run_operator
 from edl.operator.resources import NODES, PODS
-from edl.operator.settings import OperatorSettings, ServiceSettings
+from edl.operator.settings import BrainSettings, OperatorSettings, ServiceSettings
 from tests.stories.processes import kill_pod
 from tests.tier_kube.account import operator_kubeconfig
 
@@ -101,12 +101,13 @@ class ProcessBackend:
         *,
         lease: float,
         installed: bool = False,
+        brain: BrainSettings | None = None,
     ) -> None:
         """`transport` is the operator's. `installed`: the kinds and its rights are there before it is."""
         self.client, self._transport, self.kubeconfig, self._root = client, transport, kubeconfig, root
         self._nodes: dict[str, Process] = {}
         self._operator: asyncio.Task[None] | None = None
-        self._lease, self._installed = lease, installed
+        self._lease, self._installed, self._brain = lease, installed, brain
         self.pause = 0.1 if installed else 0.05
         self._cord = Cord(transport())
         self._stop = asyncio.Event()
@@ -122,6 +123,7 @@ class ProcessBackend:
             pods=PodSettings(node_loss_seconds=1, data_root=str(self._root / "data")),
             service=ServiceSettings(host="127.0.0.1", port=0, url="https://127.0.0.1:{port}"),
             register_crds=not self._installed,
+            brain=self._brain,
         )
         self._stop, leads = asyncio.Event(), asyncio.Event()
         self._cord = Cord(self._transport())
@@ -200,6 +202,7 @@ async def embedded(
     working_dir: Path = Path("/"),
     heartbeat: float = HEARTBEAT_SECONDS,
     capacity: Mapping[str, str] | None = None,
+    brain: BrainSettings | None = None,
 ) -> AsyncIterator[ProcessBackend]:
     """`capacity`: further resources of each node, by name, or more of those that it has anyway."""
     settings = ClusterSettings(
@@ -215,7 +218,12 @@ async def embedded(
     )
     async with running_cluster(settings) as cluster:
         backend = ProcessBackend(
-            cluster.client, lambda: direct_transport(cluster.server.api), cluster.kubeconfig, root, lease=6.0
+            cluster.client,
+            lambda: direct_transport(cluster.server.api),
+            cluster.kubeconfig,
+            root,
+            lease=6.0,
+            brain=brain,
         )
         await backend.start_operator()
         try:

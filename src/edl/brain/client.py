@@ -14,6 +14,7 @@ from edl.ledger.report import PeriodReport
 from edl.protocol.brain import Answer, Ask, Beginning, Ending, JobDetail, JobLine, Report
 from edl.protocol.errors import Refusal
 from edl.protocol.history import ClusterPoint, HistoryBatch, HistoryLine, JobPast
+from edl.protocol.kept_logs import KeptLogInfo, KeptLogText
 
 T = TypeVar("T")
 TIMEOUT = 5.0
@@ -83,6 +84,15 @@ class BrainClient:
     def past(self, name: str) -> JobPast:
         """Everything kept of namespace/name/uid, or of the newest job of namespace/name."""
         return self._call("GET", f"/v1/history/jobs/{_quoted(name)}", None, JobPast)
+
+    def logs(self, name: str) -> list[KeptLogInfo]:
+        """The pods of namespace/name/uid, or of the newest job of namespace/name, whose logs are kept."""
+        return self._call("GET", f"/v1/history/jobs/{_quoted(name)}/logs", None, list[KeptLogInfo])
+
+    def log(self, job: str, pod: str, *, since: float = 0.0) -> str:
+        """What is kept of the log of a pod of namespace/name/uid, from about then on."""
+        path = f"/v1/history/jobs/{_quoted(job)}/logs/{_quoted(pod)}?since={since:.3f}"
+        return self._call("GET", path, None, KeptLogText).lines
 
     def cluster_history(self, *, since: float, until: float, points: int = 1000) -> list[ClusterPoint]:
         """Needs a token for * or @reader. At most so many points, each the mean of its seconds."""

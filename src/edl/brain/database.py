@@ -45,6 +45,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX history_entries_time ON history_entries (what, time)",
         "CREATE TABLE history_cluster (time DOUBLE PRECISION PRIMARY KEY, data TEXT NOT NULL)",
     ),
+    (
+        "CREATE TABLE log_pods (uid TEXT NOT NULL, pod TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,"
+        " leads INTEGER NOT NULL, bytes BIGINT NOT NULL, began DOUBLE PRECISION NOT NULL,"
+        " updated DOUBLE PRECISION NOT NULL, PRIMARY KEY (uid, pod))",
+        "CREATE INDEX log_pods_name ON log_pods (namespace, name, updated)",
+        "CREATE TABLE log_chunks (uid TEXT NOT NULL, pod TEXT NOT NULL, number BIGINT NOT NULL,"
+        " time DOUBLE PRECISION NOT NULL, bytes BIGINT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (uid, pod, number))",
+        "CREATE INDEX log_chunks_time ON log_chunks (time)",
+    ),
 )
 
 

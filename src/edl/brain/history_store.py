@@ -114,9 +114,9 @@ class HistoryStore:
         )
         held = {str(uid): int(size) for uid, size in entries}
         known = [
-            _Held(str(uid), str(at), bool(ended), int(size) + held.get(str(uid), 0)) for uid, at, ended, _, size in jobs
+            Held(str(uid), str(at), bool(ended), int(size) + held.get(str(uid), 0)) for uid, at, ended, _, size in jobs
         ]
-        gone = _to_forget(known, self._bounds.bytes)
+        gone = to_forget(known, self._bounds.bytes)
         tables = ("history_entries", "history_jobs")
         if gone:
             await self._database.write(
@@ -211,20 +211,20 @@ class HistoryStore:
         return {uid: [accounts[time] for time in sorted(accounts)] for uid, accounts in found.items()}
 
 
-class _Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True):
     uid: str
     namespace: str
     ended: bool
     bytes: int
 
 
-def _to_forget(jobs: Sequence[_Held], most: float) -> list[str]:
-    """`jobs` in the order of age. Jobs that live are left alone."""
+def to_forget(jobs: Sequence[Held], most: float) -> list[str]:
+    """Uids of those that go if all have more than `most` bytes. `jobs` in the order of age; who lives is left alone."""
     total = sum(job.bytes for job in jobs)
     if total <= most:
         return []
     sizes: dict[str, int] = {}
-    ended: dict[str, list[_Held]] = {}
+    ended: dict[str, list[Held]] = {}
     for job in jobs:
         sizes[job.namespace] = sizes.get(job.namespace, 0) + job.bytes
         if job.ended:

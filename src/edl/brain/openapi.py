@@ -9,6 +9,7 @@ from edl.ledger.report import PeriodReport
 from edl.protocol.brain import Answer, Ask, Beginning, Ending, JobDetail, JobLine, Report
 from edl.protocol.errors import Refusal
 from edl.protocol.history import ClusterPoint, HistoryBatch, HistoryLine, JobPast
+from edl.protocol.kept_logs import KeptLogInfo, KeptLogText, LogChunk
 
 _JOB = "/v1/jobs/{namespace}/{name}/{uid}"
 _PAST = "/v1/history/jobs/{namespace}/{name}"
@@ -41,6 +42,10 @@ CALLS: tuple[tuple[str, str, str, Any, Any], ...] = (
         None,
         list[ClusterPoint],
     ),
+    ("post", f"{_JOB}/logs", "Lines of a pod's log. May be repeated.", LogChunk, None),
+    ("get", f"{_PAST}/logs", "Pods of the newest job of that name whose logs are kept.", None, list[KeptLogInfo]),
+    ("get", f"{_PAST}/{{uid}}/logs", "Pods of a job whose logs are kept.", None, list[KeptLogInfo]),
+    ("get", f"{_PAST}/{{uid}}/logs/{{pod}}", "What is kept of a pod's log; `since`.", None, KeptLogText),
     ("get", "/v1/history/report", "Who used what from `since` to `until`; `namespace`.", None, PeriodReport),
 )
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from edl.brain.credentials import Credentials
 from edl.brain.database import Database, UnavailableError
 from edl.brain.history_store import HistoryBounds, HistoryStore
+from edl.brain.log_store import LogBounds, LogStore
 from edl.brain.policy.settings import Settings
 from edl.brain.quotas import Quota
 from edl.brain.server import Brain
@@ -35,6 +36,7 @@ async def serve(
     share_history: bool,
     ready: Callable[[str], None],
     history: HistoryBounds = HistoryBounds(),  # noqa: B008 - it is immutable
+    logs: LogBounds = LogBounds(),  # noqa: B008 - it is immutable
 ) -> None:
     """Calls `ready` with the address once calls are answered: after the first try to open the database, whether it
     succeeded or not, so that a caller who waits for the address is not refused for being quick."""
@@ -43,7 +45,15 @@ async def serve(
         loop.add_signal_handler(number, stop.set)
     store = Store(database, quota)
     kept = HistoryStore(database, history)
-    brain = Brain(store, credentials.key, settings=settings, quota=quota, share_history=share_history, history=kept)
+    brain = Brain(
+        store,
+        credentials.key,
+        settings=settings,
+        quota=quota,
+        share_history=share_history,
+        history=kept,
+        logs=LogStore(database, logs),
+    )
     runner = await brain.serve(host, port, credentials.tls)
     tried = asyncio.Event()
     work = (_open(store, tried), _follow(credentials, brain), tried.wait(), stop.wait())

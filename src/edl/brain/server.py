@@ -18,6 +18,8 @@ from edl.brain.calls import LIMIT, RefusedError, answer, answer_refusals, decode
 from edl.brain.database import UnavailableError
 from edl.brain.history_calls import HistoryCalls
 from edl.brain.history_store import HistoryStore
+from edl.brain.log_calls import LogCalls
+from edl.brain.log_store import LogStore
 from edl.brain.metrics import BrainMetrics
 from edl.brain.openapi import document
 from edl.brain.policy.settings import DEFAULTS, Settings
@@ -43,10 +45,12 @@ class Brain:
         quota: Quota = Quota(),  # noqa: B008 - it is immutable
         share_history: bool = False,
         history: HistoryStore | None = None,
+        logs: LogStore | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self.key, self._clock = store, key, clock
         self.history = history or HistoryStore(store.database)
+        self._logs = logs or LogStore(store.database)
         self._advisor = Advisor(store, settings, share_history=share_history)
         self._rates = CallRates(quota.calls)
         self._document = msgspec.json.encode(document())
@@ -67,6 +71,7 @@ class Brain:
         app.router.add_post(f"{job}/reports", self._report)
         app.router.add_post(f"{job}/plan", self._plan)
         app.router.add_post(f"{job}/outcome", self._outcome)
+        LogCalls(self._logs, self._caller, self._job, self._clock).add_to(app)  # first: its paths look like a uid's
         HistoryCalls(self.history, self._caller, self._clock).add_to(app)
         return app
 
@@ -74,12 +79,12 @@ class Brain:
         """Listens until the runner's `cleanup()`; `runner.addresses` says where."""
         return await serve_app(self.app(), host, port, tls=tls)
 
-    def _caller(self, request: web.Request) -> str:
-        """The subject of the call's token. One for metrics opens nothing else."""
+    def _caller(self, request: web.Request, rates: CallRates | None = None) -> str:
+        """The subject of the call's token. One for metrics opens nothing else. The call counts against `rates`."""
         subject = self._bearer(request)
         if subject == METRICS:
             raise RefusedError(403, ErrorCode.FOREIGN, "this token is for /metrics alone")
-        self._count(namespace_of(subject) or request.match_info.get("namespace", ""), request)
+        self._count(namespace_of(subject) or request.match_info.get("namespace", ""), request, rates or self._rates)
         return subject
 
     def _bearer(self, request: web.Request) -> str:
@@ -95,16 +100,16 @@ class Brain:
         proved(request)
         return subject
 
-    def _count(self, namespace: str, request: web.Request) -> None:
+    def _count(self, namespace: str, request: web.Request, rates: CallRates) -> None:
         """Before the body is read; one of unknown length counts as the longest."""
         size = LIMIT if request.content_length is None and request.body_exists else request.content_length or 0
-        if wait := self._rates.take(namespace, size, self._clock()):
+        if wait := rates.take(namespace, size, self._clock()):
             message = f"namespace {namespace or '*'} asks too often; try again in {wait:.1f} s"
             raise RefusedError(429, ErrorCode.TOO_MANY_CALLS, message)
 
-    def _job(self, request: web.Request) -> str:
+    def _job(self, request: web.Request, rates: CallRates | None = None) -> str:
         """The job that the call is about, which its token must open."""
-        subject, parts = self._caller(request), request.match_info
+        subject, parts = self._caller(request, rates), request.match_info
         if any("/" in part for part in parts.values()):
             raise RefusedError(400, ErrorCode.BAD_NAME, "namespace, name and uid have no slash")
         job = "/".join(parts[part] for part in ("namespace", "name", "uid") if part in parts)

@@ -30,7 +30,7 @@ _TOKENS = {METRICS_TOKEN: METRICS, READER_TOKEN: READER}
 
 def own_brain(identity: Identity, namespace: str) -> BrainSettings:
     key = hmac.new(identity.key, b"brain", hashlib.sha256).hexdigest()
-    return BrainSettings(f"https://{BRAIN}.{namespace}.svc:{BRAIN_PORT}", key.encode(), identity.trusted)
+    return BrainSettings(f"https://{BRAIN}.{namespace}.svc:{BRAIN_PORT}", key.encode(), identity.trusted, logs=True)
 
 
 async def maintain_brain_secret(client: Client, identity: Identity, namespace: str) -> None:

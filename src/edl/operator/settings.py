@@ -50,6 +50,8 @@ class BrainSettings(msgspec.Struct, frozen=True):
     url: str
     key: bytes
     ca: str = ""
+    logs: bool = False
+    """Pods send it what they write, which is gone with them elsewhere."""
 
 
 class OperatorSettings(msgspec.Struct, frozen=True):

@@ -75,7 +75,7 @@ class TrainerRequestHandler:
         if self._brain is None:
             return None
         token = mint(self._brain.key, f"{namespace}/{name}/{record.uid}", self._clock() + TOKEN_SECONDS)
-        return BrainAccess(self._brain.url, token, self._brain.ca)
+        return BrainAccess(self._brain.url, token, self._brain.ca, self._brain.logs)
 
     def spec(self, namespace: str, name: str, record: JobRecord) -> JobSpec | None:
         """As the user wrote it."""

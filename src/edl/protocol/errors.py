@@ -26,6 +26,7 @@ class ErrorCode(StrEnum):
     NAME_TAKEN = "name-taken"
     NO_BRAIN = "no-brain"
     NO_FREE_SLOT = "no-free-slot"
+    NO_LOGS = "no-logs"
     NO_PLANS = "no-plans"
     NO_SUCH_CALL = "no-such-call"
     NO_SUCH_JOB = "no-such-job"

@@ -22,6 +22,8 @@ class BrainAccess(msgspec.Struct, frozen=True):
     url: str
     token: str
     ca: str = ""
+    logs: bool = False
+    """Whether it wants the logs of pods, which would otherwise be gone with them."""
 
 
 class PostedPlan(msgspec.Struct, frozen=True, omit_defaults=True):

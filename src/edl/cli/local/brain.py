@@ -22,7 +22,7 @@ async def brain(home: Path) -> AsyncIterator[BrainSettings]:
     url, file = f"http://127.0.0.1:{runner.addresses[0][1]}", home / "brain.url"
     await asyncio.to_thread(file.write_text, url)
     try:
-        yield BrainSettings(url, key)
+        yield BrainSettings(url, key)  # nodes on this machine keep the logs of pods themselves
     finally:
         await asyncio.to_thread(file.unlink, missing_ok=True)
         await runner.cleanup()

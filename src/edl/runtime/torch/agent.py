@@ -19,17 +19,20 @@ from torch.distributed.elastic.agent.server.api import RunResult
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.launcher import api as launcher
 
+from edl.runtime.environment import Environment
 from edl.runtime.torch import activity, failure_message
 from edl.runtime.torch.checkpoint_memory import MEMORY
 from edl.runtime.torch.handler import EdlHandler, own_address
 from edl.runtime.torch.lines import JOINS, LINK
+from edl.runtime.torch.log_feed import LogFeed
 from edl.runtime.torch.plugin import Parameters, Settings, connect
-from edl.runtime.torch.stderr_tail import StderrTail
+from edl.runtime.torch.stream_tail import STDERR, STDOUT, StreamTail
 from edl.runtime.torch.warm_workers import Zygote
 
 log = logging.getLogger(__name__)
 
 EXCHANGE, CHECK = 60.0, 1.0  # seconds for members to exchange their addresses; between checks whether the round holds
+DRAIN, SEND = 2.0, 5.0  # seconds for the last lines to be passed on; for them to be sent
 HARD = {-number for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)}
 """Ends of a worker that no peer brings about. Not SIGABRT: communication libraries abort when a peer dies."""
 
@@ -40,7 +43,8 @@ class RoundOverError(Exception):
 
 class EdlAgent(LocalElasticAgent):  # type: ignore[misc]  # torch is not installed where types are checked
     _regrouping = False
-    _errors = StderrTail()
+    _errors = StreamTail(STDERR)
+    _output: StreamTail | None = None
 
     @property
     def _handler(self) -> EdlHandler | None:
@@ -48,12 +52,22 @@ class EdlAgent(LocalElasticAgent):  # type: ignore[misc]  # torch is not install
         return handler if isinstance(handler, EdlHandler) else None
 
     def run(self, *args: Any, **kwargs: Any) -> RunResult:
-        result = super().run(*args, **kwargs)
+        try:
+            result = super().run(*args, **kwargs)
+        finally:
+            self._hand_over_logs()
         if result is None:
             return RunResult(state=WorkerState.SUCCEEDED)  # came when all was done
         for failure in _first(result.failures):
             failure_message.write_termination_message(failure, os.environ)
         return result
+
+    def _hand_over_logs(self) -> None:
+        """What workers wrote last is passed on, and sent, before this process ends: within seconds, or not at all."""
+        for tail in filter(None, (self._output, self._errors)):
+            tail.drain(DRAIN)
+        if self._handler and self._handler.logs:
+            self._handler.logs.close(SEND)
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         """Again, if a member of the round ends before all have registered in its store."""
@@ -99,8 +113,10 @@ class EdlAgent(LocalElasticAgent):  # type: ignore[misc]  # torch is not install
         return handler.at_fault(hard=hard, code=max(code, 0), message=failure_message.reportable(said))
 
     def _start_workers(self, worker_group: WorkerGroup) -> Any:
-        self._errors = StderrTail()
-        with self._errors.inherited():
+        logs = self._handler.logs if self._handler else None
+        copy = logs.add if logs and logs.wanted else None
+        self._errors, self._output = StreamTail(STDERR, copy), StreamTail(STDOUT, copy) if copy else None
+        with self._errors.inherited(), self._output.inherited() if self._output else contextlib.nullcontext():
             started = self._start(worker_group)
         if self._handler:
             self._handler.started()
@@ -172,6 +188,7 @@ def install(params: Parameters, settings: Settings, env: Mapping[str, str]) -> E
     zygote = Zygote.start(env) if settings.warm else None
     address = own_address(params.local_addr, env)
     handler = EdlHandler(connection, settings, run=params.run_id, address=address, zygote=zygote)
+    handler.logs = LogFeed.start(Environment.read(env), lambda: connection.state.leads)
     handler.activity = activity.of_workers(lambda: zygote.pid if zygote else None, env)
     return handler
 

@@ -51,6 +51,11 @@ class AgentState:
             raise RuntimeError(f"{self.hello.agent} has no place in a round")
         return rank
 
+    @property
+    def leads(self) -> bool:
+        """Whether it has rank 0; not without a round."""
+        return self.round is not None and self.round.rank(self.hello.agent) == 0
+
     # ---- the agent's own reports
 
     def wait(

@@ -29,6 +29,7 @@ from edl.runtime.torch.agent_state import AgentState
 from edl.runtime.torch.checkpoint_memory import CheckpointMemory
 from edl.runtime.torch.connection import ConnectionThread
 from edl.runtime.torch.in_place import InPlace
+from edl.runtime.torch.log_feed import LogFeed
 from edl.runtime.torch.plugin import Settings
 from edl.runtime.torch.warm_workers import Zygote
 from edl.runtime.torch.worker_hub import WorkerHub
@@ -48,6 +49,7 @@ class EdlHandler(RendezvousHandler):  # type: ignore[misc]  # torch is not insta
     ) -> None:
         self.settings, self.zygote = settings, zygote
         self.activity: Activity | None = None
+        self.logs: LogFeed | None = None
         self._connection, self._run, self._address = connection, run, address
         self._store: Any = None
         self._stores: list[Any] = []

@@ -1,17 +1,19 @@
 """Print what the pods of a job wrote, each line with the pod's name when there are several.
 
 With -f, workers that come later too, until the job ends. On this machine's cluster logs of pods that are gone are kept
-until the job is deleted; on another cluster they go with their pods, and the command says whose are gone.
+until the job is deleted. On another cluster the Brain that $EDL_BRAIN_URL names has the last of PyTorch workers for 7
+days ($EDL_BRAIN_TOKEN opens it); the command says whose are gone.
 """
 
 import argparse
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from edl.api.kubernetes import duration, timestamp
+from edl.cli.connect.brain_logs import BrainLogs, brain_logs
 from edl.cli.connect.cluster import add_cluster_options, is_local, with_cluster
 from edl.cli.connect.job_logs import JobLogs, has_started
 from edl.cli.connect.jobs import JobSummary, find_job
@@ -52,17 +54,26 @@ async def _logs(client: "Client", namespace: str, options: argparse.Namespace) -
     job = await find_job(client, namespace, options.job)
     choice = await _choice(client, job, options)
     kept = [log for log in kept_logs(job.uid) if choice.names(log.pod)] if is_local(options) else []
+    brain = BrainLogs(None, "", []) if is_local(options) else await brain_logs(job)
     pods = choice.of(await job_pods(client, job.kind, job.namespace, job.name, uid=job.uid))
-    if not pods and not kept and (not options.follow or job.finished):
+    there = {pod["metadata"]["name"] for pod in pods}
+    lasting = [pod for pod in brain.pods if choice.names(pod) and pod not in there]
+    if not (pods or kept or lasting or last_words(job)) and (not options.follow or job.finished):
         raise CommandError(f"{job.label} has {choice.described} now: {job.reason or 'see `edl describe`'}")
-    printer = Printer(options.timestamps, several=_several(job, [*pods, *kept], options))
+    printer = Printer(options.timestamps, several=_several(job, [*pods, *kept, *lasting], options))
     await _print_kept(kept, pods, part, printer)
+    for name in lasting:
+        await printer.all(brain.lines(name, part), name)
     if options.follow:
         await _follow(client, job, choice, part, printer)
     else:
         for pod in pods:
             await printer.all(pod_log(client, job.namespace, pod["metadata"]["name"], part), pod["metadata"]["name"])
-    await _tell_gone(client, job, choice, kept, printer)
+    gone = await _tell_gone(client, job, choice, {*lasting, *(log.pod for log in kept)}, printer)
+    if brain.why:
+        print(f"edl: the Brain, which keeps logs of pods that are gone: {harmless(brain.why)}", file=sys.stderr)
+    elif gone and not is_local(options) and not brain.asked:
+        print("edl: a Brain that is installed may have them: $EDL_BRAIN_URL and $EDL_BRAIN_TOKEN", file=sys.stderr)
     return 0
 
 
@@ -176,18 +187,16 @@ def _runs(pod: Pod) -> bool:
     return has_started(pod) and (pod.get("status") or {}).get("phase") == "Running"
 
 
-async def _tell_gone(
-    client: "Client", job: JobSummary, choice: Choice, kept: Sequence[KeptLog], printer: Printer
-) -> None:
+async def _tell_gone(client: "Client", job: JobSummary, choice: Choice, kept: Set[str], printer: Printer) -> list[str]:
     there = {pod["metadata"]["name"] for pod in await job_pods(client, job.kind, job.namespace, job.name, uid=job.uid)}
-    known = there | {log.pod for log in kept}
-    gone = [name for name in gone_pods(job) if name not in known and choice.names(name)]
+    gone = [name for name in gone_pods(job) if name not in there | kept and choice.names(name)]
     for words in last_words(job):
         if words.pod in gone and words.message:
             _print_last_words(words, printer)
     if gone:
         some = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
         print(f"edl: gone with their pods: the logs of {some}", file=sys.stderr)
+    return gone
 
 
 def _print_last_words(words: LastWords, printer: Printer) -> None:

@@ -5,6 +5,7 @@ edl brain                          serve, from $EDL_HOME/brain.db (--database po
 edl brain plan -f features.json    what a job with these features would get at its start
 edl brain jobs                     jobs it knows
 edl brain show NAMESPACE/NAME      one job: plans, what each promised and brought
+edl brain logs NAMESPACE/NAME      what its pods wrote in the last days, also of a job that is gone
 edl brain backup > FILE            a copy of an SQLite history, also while it serves; restore < FILE puts it back
 edl brain token SUBJECT            a token for namespace/name/uid, namespace/name, namespace/*, * or @reader
 """
@@ -91,6 +92,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--history-mib", metavar="N", type=_positive, default=256, help="MiB of history, in all (%(default)s)"
     )
+    parser.add_argument(
+        "--logs-days", metavar="N", type=_positive, default=7, help="days for which logs of pods are kept (%(default)s)"
+    )
+    parser.add_argument(
+        "--logs-mib", metavar="N", type=_whole, default=256, help="MiB of such logs, in all; 0: none (%(default)s)"
+    )
+    parser.add_argument(
+        "--logs-quota-mib", metavar="N", type=_positive, default=128, help="and of each namespace (%(default)s)"
+    )
     subcommands = parser.add_subparsers(dest="word", metavar="WORD")
     plan = subcommands.add_parser(
         "plan",
@@ -103,6 +113,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     jobs.add_argument("--limit", type=int, default=100, help="default %(default)s")
     show = subcommands.add_parser("show", help="one job: its plans, what they promised and brought")
     show.add_argument("job", metavar="NAMESPACE/NAME")
+    logs = subcommands.add_parser("logs", help="what the pods of a job wrote, also of one that is gone")
+    logs.add_argument("job", metavar="NAMESPACE/NAME", help="the newest of that name; with /UID another one")
+    logs.add_argument("--pod", metavar="NAME", help="only this pod")
     token = subcommands.add_parser("token", help="make a token")
     token.add_argument(
         "subject",
@@ -112,7 +125,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     token.add_argument("--for", dest="lifetime", metavar="DURATION", help="e.g. 24h (default: for ever)")
     subcommands.add_parser("backup", help="write a copy of an SQLite history to standard output")
     subcommands.add_parser("restore", help="put such a copy back, from standard input; then restart the Brain")
-    for asking in (plan, jobs, show):
+    for asking in (plan, jobs, show, logs):
         add_brain_options(asking)
 
 
@@ -122,10 +135,14 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _whole(text: str) -> int:
+    return 0 if text == "0" else _positive(text)
+
+
 def run(options: argparse.Namespace) -> int:
     from edl.brain.client import BrainDownError, BrainRefusalError
 
-    subcommands = {None: _serve, "plan": _plan, "jobs": _jobs, "show": _show, "token": _token}
+    subcommands = {None: _serve, "plan": _plan, "jobs": _jobs, "show": _show, "logs": _logs, "token": _token}
     subcommands |= {"backup": _backup, "restore": _restore}
     try:
         return subcommands[options.word](options)
@@ -139,6 +156,7 @@ def _serve(options: argparse.Namespace) -> int:
     from edl.brain.credentials import Credentials
     from edl.brain.database import connect
     from edl.brain.history_store import HistoryBounds
+    from edl.brain.log_store import LogBounds
     from edl.brain.quotas import Quota
     from edl.brain.run import serve
     from edl.operator.logs import configure_logging
@@ -158,6 +176,9 @@ def _serve(options: argparse.Namespace) -> int:
             settings=_settings(options),
             quota=Quota(jobs=options.quota_jobs, mebibytes=options.quota_mib, calls=options.quota_calls),
             history=HistoryBounds(days=options.history_days, mebibytes=options.history_mib),
+            logs=LogBounds(
+                days=options.logs_days, mebibytes=options.logs_mib, namespace_mebibytes=options.logs_quota_mib
+            ),
             share_history=options.share_history,
             ready=lambda url: print(f"brain: {url}", flush=True),
         )
@@ -249,6 +270,25 @@ def _show(options: argparse.Namespace) -> int:
     counted = f"{len(detail.samples)} samples, {len(detail.incidents)} incidents"
     print(f"Outcome:  {detail.job.outcome or _state(detail.job.updated, time.time())}, {counted}\n")
     print(history(detail.plans, time.time()))
+    return 0
+
+
+def _logs(options: argparse.Namespace) -> int:
+    from edl.brain.tokens import READER
+    from edl.cli.connect.brain_logs import chosen
+    from edl.cli.connect.pod_logs import LogRange
+    from edl.cli.output.terminal import harmless
+
+    if options.job.count("/") not in (1, 2):
+        raise ValueError(f"{options.job!r} is no job: wants NAMESPACE/NAME")
+    client = brain_client(options, READER)
+    found = [log for log in client.logs(options.job) if options.pod in (None, log.pod)]
+    if not found:
+        raise ValueError(f"no log of {options.job} is kept{f' for pod {options.pod}' if options.pod else ''}")
+    job = "/".join(options.job.split("/")[:2])
+    for log in found:
+        for line in chosen(log.pod, client.log(f"{job}/{log.uid}", log.pod), LogRange()):
+            print(f"{log.pod}: {harmless(line.text)}" if len(found) > 1 else harmless(line.text))
     return 0
 
 

@@ -190,7 +190,7 @@ def _brain(options: argparse.Namespace) -> "BrainSettings | None":
         raise ValueError("--brain-url needs --brain-key: the key that Brain checks its callers' tokens with")
     try:
         authority = Path(options.brain_ca).read_text() if options.brain_ca else ""
-        return BrainSettings(options.brain_url, key_at(Path(options.brain_key)), authority)
+        return BrainSettings(options.brain_url, key_at(Path(options.brain_key)), authority, logs=True)
     except OSError as error:
         raise ValueError(f"{error.filename} cannot be read: {error.strerror}") from None
 
