@@ -5,17 +5,21 @@ plans: random plans against the real kube-scheduler, which binds them or makes u
 growth: what etcd grows by per task while fifty jobs use the job service.
 sizing: whether two operators with the resources that `edl install` gives them bear 1,000 jobs; needs root, and is run
         only if it is named.
+first-line: how soon the first line of an edited script runs, by `edl run` on a cluster with containers; needs root, and
+        is run only if it is named.
 """
 
 import argparse
 import asyncio
 import os
 import signal
+import statistics
 import sys
 import time
 
-from bench.kube.aims import SECONDS_OF_A_PLAN, compared
+from bench.kube.aims import SECONDS_OF_A_FIRST_LINE, SECONDS_OF_A_PLAN, compared
 from bench.kube.contenders import CONTENDERS, WORKERS, Contender
+from bench.kube.first_line import measure_first_lines
 from bench.kube.growth import measure_growth
 from bench.kube.plans import try_plans
 from bench.kube.sizing import prove
@@ -24,7 +28,7 @@ from bench.kube.startup import NODES, Result, measure, median
 from edl.install.options import InstallOptions
 
 PARTS = ("startup", "plans", "growth")
-NAMED = ("sizing",)  # run only if they are named
+NAMED = ("sizing", "first-line")  # run only if they are named
 JOBS_OF_GROWTH, SECONDS_OF_GROWTH = 50, 60.0
 COLUMNS = (
     ("jobs", 5),
@@ -49,12 +53,18 @@ def main() -> None:
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="who takes part (%(default)s)")
     parser.add_argument("--plans", type=int, default=1000, help="how many (%(default)s)")
     parser.add_argument("--sizing-jobs", type=int, default=1000, help="jobs of eight pods (%(default)s)")
+    parser.add_argument("--edits", type=int, default=5, help="of a script, whose median is told (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the plans (%(default)s)")
     parser.add_argument("--calls", action="store_true", help="list the calls that were made, by verb and resource")
     options = parser.parse_args()
     unknown = set(options.parts) - {*PARTS, *NAMED}
     if unknown:
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    if "first-line" in options.parts:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # in good order, as in `measure_all`
+        first_line(options.edits)
+    if options.parts == ["first-line"]:
+        return
     try:
         asyncio.run(measure_all(options))
     except asyncio.CancelledError:
@@ -107,6 +117,15 @@ async def sizing(jobs: int) -> None:
     print(f"{proof.kills} killed for it; throttled {proof.throttled} times")
     print(f"  {len(proof.leaders)} led; the lease, which lasts {InstallOptions().lease} s,", end=" ")
     print(f"was {proof.latest_renewal:.1f} s old at most", flush=True)
+
+
+def first_line(edits: int) -> None:
+    found = measure_first_lines(edits)
+    for number, one in enumerate(found, 1):
+        print(f"  edit {number}: its first line ran after {one.ran:.1f} s, was on the screen after {one.shown:.1f} s")
+    ran, shown = statistics.median(one.ran for one in found), statistics.median(one.shown for one in found)
+    print(f"median of {edits} edits, from the start of `edl run`: the first line ran after {ran:.1f} s", end="")
+    print(f" (aim: {SECONDS_OF_A_FIRST_LINE} s), was on the screen after {shown:.1f} s", flush=True)
 
 
 def _sizes(text: str) -> dict[int, int]:

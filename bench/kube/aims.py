@@ -9,6 +9,7 @@ PEER = CONTENDERS["peer"].name
 MEMORY_MB = 200
 MORE_CALLS = 3  # than objects made
 SECONDS_OF_A_PLAN = 30
+SECONDS_OF_A_FIRST_LINE = 10
 
 
 def compared(results: Sequence[Result]) -> Iterator[str]:
