@@ -81,6 +81,16 @@ async def test_pods_are_read_once_from_when_they_are_chosen() -> None:
     assert [asked.get("sinceTime") for asked in server.asked] == [None, "2001-09-09T01:46:40Z"]
 
 
+async def test_a_pod_that_was_seen_before_it_started_is_read_from_its_first_line() -> None:
+    server, told = Server((LINES, None)), list[LogLine]()
+    logs = JobLogs(server, "ns", told.append)  # type: ignore[arg-type]  # all it needs
+    logs.renew([], [pod("a", "waiting")], now=0.0)
+    logs.renew([pod("a")], now=1_000_000_000.0)
+    await logs.complete()
+    assert [line.text for line in told] == ["one", "two", "three"]
+    assert [asked.get("sinceTime") for asked in server.asked] == [None]
+
+
 async def test_a_pod_without_a_log_is_missing_and_ends_nobody_else() -> None:
     server, told = Server(([], ConnectionLostError("gone")), (LINES, None)), list[LogLine]()
     logs = JobLogs(server, "ns", told.append, LogRange())  # type: ignore[arg-type]  # all it needs

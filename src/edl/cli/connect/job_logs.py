@@ -22,7 +22,7 @@ class JobLogs:
         self._client, self._namespace, self._deliver = client, namespace, deliver
         self._part = part or LogRange(follow=True)
         self._streams: dict[str, asyncio.Task[None]] = {}
-        self._late: set[str] = set()  # pods that were not chosen when they were first seen
+        self._late: set[str] = set()  # pods that had begun to write and were not chosen
         self.missing: dict[str, str] = {}
         """Pods whose log could not be had, and why."""
 
@@ -35,7 +35,8 @@ class JobLogs:
                 self._streams[uid] = asyncio.create_task(self._read(pod["metadata"]["name"], part))
         for pod in others:
             uid = pod["metadata"]["uid"]
-            self._late.add(uid)
+            if has_started(pod):
+                self._late.add(uid)
             if (stream := self._streams.get(uid)) is not None and not ends(pod):
                 stream.cancel()
                 del self._streams[uid]
