@@ -56,7 +56,7 @@ def _cluster() -> Iterator[Kubectl]:
 
 
 def _edit_and_run(kubectl: Kubectl, script: Path, number: int) -> FirstLine:
-    script.write_text(f"import time\nprint('{MARK} {number} at', time.time(), flush=True)\n")
+    script.write_text(f"import time\nprint('{MARK} {number} at', time.time(), flush=True)\ntime.sleep(5)\n")
     where = ("--kubeconfig", str(kubectl.kubeconfig), "-n", NAMESPACE)
     options = ("--image", PYTHON_IMAGE, "--cpu", "50m", "--plain")
     started = time.time()
