@@ -10,6 +10,7 @@ import pytest
 
 from edl.operator.settings import BRAIN, BRAIN_PORT, NAMESPACE
 from tests.tier_kube.cluster.kubectl import Kubectl, eventually, existing_kubeconfig
+from tests.tier_kube.installed import edl
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240), pytest.mark.xdist_group("cluster")]
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
@@ -37,6 +38,17 @@ token = mint(key_at(Path(os.environ["EDL_BRAIN_KEY"])), "default/ctr")
 client = BrainClient(os.environ["EDL_BRAIN_URL"], token, ca=os.environ["EDL_BRAIN_CA"])
 client.begin("default/ctr/u", Beginning(Features()))
 """
+
+WRITES = """
+import os
+from edl.runtime.environment import Environment
+from edl.runtime.torch.log_feed import LogFeed
+feed = LogFeed.start(Environment.read(os.environ), lambda: True, every=0.2)
+feed.add(1, b"a line of a pod\\n")
+feed.close(60)
+assert feed.wanted and not feed._chunk, "the Brain has it"
+"""
+"""Hands a line to Brain as torchrun's agent does."""
 
 
 def _storage_classes(kubectl: Kubectl) -> list[Any]:
@@ -66,7 +78,7 @@ def brain(installed: Kubectl, tmp_path: Path) -> Iterator[Kubectl]:
 
 
 @pytest.mark.may_skip("a cluster of the user's may have no default StorageClass")
-def test_it_answers_and_remembers(brain: Kubectl, namespace: Kubectl) -> None:
+def test_it_answers_and_remembers(brain: Kubectl, namespace: Kubectl, image: str, tmp_path: Path) -> None:
     def inside(*words: str, stdin: str = "") -> str:
         return brain("exec", "-i", f"deploy/{BRAIN}", "--", *words, stdin=stdin)
 
@@ -84,8 +96,24 @@ def test_it_answers_and_remembers(brain: Kubectl, namespace: Kubectl) -> None:
     namespace("delete", "trainingjob", "kept")
     eventually(lambda: "deleted" in history(), within=60, what="operators tell of its end")
 
+    logs = ("edl", "brain", "logs", f"{namespace.namespace}/{_write_log(namespace, image, tmp_path)}")
+    assert inside(*logs) == "a line of a pod", "of a job that is gone"
+
     (before,) = brain.get("pods", labels=f"app.kubernetes.io/name={BRAIN}")["items"]
     brain("delete", "pod", before["metadata"]["name"])
     brain("rollout", "status", f"deployment/{BRAIN}", "--timeout=90s", timeout=100)
     assert "deleted" in eventually(history, within=30, what="the new pod answers")
+    assert inside(*logs) == "a line of a pod"
     assert "default/ctr" in eventually(lambda: inside("edl", "brain", "jobs"), within=30, what="the new pod answers")
+
+
+def _write_log(namespace: Kubectl, image: str, folder: Path) -> str:
+    """The name of a job that wrote a line and is gone, with its pod."""
+    script = folder / "project" / "writes.py"
+    script.parent.mkdir()
+    script.write_text(WRITES)
+    where = ("--kubeconfig", str(namespace.kubeconfig), "-n", namespace.namespace)
+    edl("run", str(script), *where, "--image", image, "--cpu", "50m", "--plain")
+    edl("delete", "writes", *where)
+    eventually(lambda: namespace.find("pods", "writes-worker-0") is None, within=60, what="its pod is gone")
+    return "writes"
