@@ -76,9 +76,9 @@ lint: $(STAMP)
 	@$(BIN)/lint-imports --no-logo > $(VENV)/.imports 2>&1 || { cat $(VENV)/.imports; exit 1; }
 	@$(MKDOCS)
 
-# Four on two cores: most of a test is waiting.
+# Six on two cores: most of a test is waiting. They begin with what takes long (tests/order.py).
 unit: $(STAMP)
-	@$(BIN)/pytest -n 4 --dist worksteal -m 'not frameworks and not kube and not dist and not web'
+	@$(BIN)/pytest -n 6 --dist worksteal -m 'not frameworks and not kube and not dist and not web'
 
 FUZZ_TESTS = $(shell grep -rl '^from hypothesis' tests --include='test_*.py' | sort)
 fuzz: $(STAMP) ## the tests that make up their own input, with input that no run had before

@@ -14,7 +14,7 @@ settings.register_profile("fuzz", settings.get_profile("edl"), derandomize=False
 settings.load_profile("edl")
 
 # One of each cluster per session, whichever tests ask for it.
-pytest_plugins = ["tests.tier_kube.workers", "tests.tier_kube.clusters", "tests.tier_kube.installed"]
+pytest_plugins = ["tests.order", "tests.tier_kube.workers", "tests.tier_kube.clusters", "tests.tier_kube.installed"]
 
 _skipped: list[str] = []
 
