@@ -29,6 +29,7 @@ from edl.operator.settings import LEASE, NAMESPACE, OperatorSettings
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 TOKEN = "stage"
 PATIENCE = 30.0
+TURNS = 20
 LEASE_SECONDS = 30.0  # calls that renew it may take a fifth of that: on a busy machine a short one is lost
 Data = dict[str, Any]
 
@@ -61,12 +62,12 @@ class Wire:
         return self._inner.stream(request)
 
     async def quiet(self, seconds: float) -> None:
-        """Returns once nothing was written for so long, however busy the machine is."""
+        """Returns once nothing was written for so long; a machine that is busy is given as many turns as any other."""
         async with asyncio.timeout(PATIENCE):
-            count = -1
-            while count != len(self.writes):
-                count = len(self.writes)
-                await asyncio.sleep(seconds)
+            count, turns = len(self.writes), 0
+            while turns < TURNS:
+                await asyncio.sleep(seconds / TURNS)
+                count, turns = len(self.writes), turns + 1 if count == len(self.writes) else 0
 
     async def close(self) -> None:
         await self._inner.close()

@@ -45,11 +45,7 @@ async def test_at_rest_nothing_is_written(caplog: pytest.LogCaptureFixture) -> N
     """For a minute, which the operator's clock covers in twelve steps; after each it looks at every job."""
     caplog.set_level(logging.DEBUG, logger="edl.operator.scheduling_loop")
     ahead = 0.0
-
-    async def planned(times: int) -> bool:
-        return sum(record.message.startswith("cycle: ") for record in caplog.records) >= times
-
-    async with stage() as scene, scene.operator(clock=lambda: time.time() + ahead) as wire:
+    async with stage() as scene, scene.operator(clock=lambda: time.time() + ahead, interval=0.2) as wire:
         await scene.submit("a", trainer={"min-instance": 1, "max-instance": 1})
         await scene.submit("waits", trainer={"min-instance": 99, "max-instance": 99})
         await scene.until_phase("running", "a")
@@ -58,12 +54,23 @@ async def test_at_rest_nothing_is_written(caplog: pytest.LogCaptureFixture) -> N
         before = len(wire.writes)
         for step in range(12):
             ahead += 5.5
-            for name in ("a", "waits"):
-                touch = {"metadata": {"annotations": {"touched": str(step)}}}
-                await scene.client.patch(TRAINING_JOBS, name, touch, namespace="default")
-            plans = sum(record.message.startswith("cycle: ") for record in caplog.records)
-            await scene.until(partial(planned, plans + 2), "a plan is made that knows of it", "a")
+            await _looked_at(scene, caplog, "a", "waits", step=step)
         assert wire.writes[before:] == []
+
+
+async def _looked_at(scene: Stage, caplog: pytest.LogCaptureFixture, *jobs: str, step: int) -> None:
+    """Returns once the operator has seen the jobs touched, and has made a plan that knows of it."""
+
+    def plans() -> int:
+        return sum(record.message.startswith("cycle: ") for record in caplog.records)
+
+    async def planned(times: int) -> bool:
+        return plans() >= times
+
+    for name in jobs:
+        touch = {"metadata": {"annotations": {"touched": str(step)}}}
+        await scene.client.patch(TRAINING_JOBS, name, touch, namespace="default")
+    await scene.until(partial(planned, plans() + 2), "a plan is made that knows of it", jobs[0])
 
 
 async def test_it_grows_when_a_freezing_window_ends_not_seconds_later() -> None:
@@ -143,16 +150,31 @@ async def _condition(scene: Stage, job: str, kind: str) -> Any:
     return found if any(one["type"] == kind for one in conditions) else None
 
 
-async def test_the_status_follows_what_happens_to_pods() -> None:
-    """Within a second where the machine is not busy; numbers that wait for others would take ten."""
-    async with stage() as scene, scene.operator(settle=0.6):
+async def test_the_status_follows_what_happens_to_pods(caplog: pytest.LogCaptureFixture) -> None:
+    """Within five seconds of the operator's clock, which stands still meanwhile: a job that has less than half of its
+    size waits for more to tell, ten seconds."""
+    caplog.set_level(logging.DEBUG, logger="edl.operator.scheduling_loop")
+    now = time.time()
+    async with stage() as scene, scene.operator(settle=0.6, interval=0.1, clock=lambda: now):
         scene.asleep = {"j-trainer-2", "j-trainer-3"}
         await scene.submit(trainer={"min-instance": 4, "max-instance": 4})
-        await scene.until(lambda: _active(scene, 2), "half of it runs")
-        scene.asleep = {"j-trainer-3"}
-        began = time.monotonic()
-        await scene.until(lambda: _active(scene, 3), "three of four run")
-        assert time.monotonic() - began < 9.0
+        for active, seconds in ((2, 10.0), (3, 1.0)):
+            await scene.until(partial(_run, scene, active), f"{active} of four run")
+            told = False
+            for step in range(9):  # five, unless the operator notices late what happened
+                now += seconds
+                await _looked_at(scene, caplog, "j", step=10 * active + step)
+                if told := await _active(scene, active):
+                    break
+            assert told, f"the status does not say so within {9 * seconds} s"
+            scene.asleep = {"j-trainer-3"}
+
+
+async def _run(scene: Stage, count: int) -> bool:
+    """So many trainers."""
+    labels = {"edl.dev/job": "j", "edl.dev/role": "trainer"}
+    page = await scene.client.list(PODS, namespace="default", labels=labels)
+    return [pod.get("status", {}).get("phase") for pod in page.items].count("Running") == count
 
 
 async def _active(scene: Stage, count: int) -> bool:
