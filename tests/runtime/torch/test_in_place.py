@@ -147,7 +147,8 @@ def test_a_worker_that_falls_silent_is_started_anew(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
     with agent(silence=0.5) as made:
         made.worker()
-        until(lambda: made.in_place.hung)
+        until(lambda: killed)  # which is after it was said
+        assert made.in_place.hung
         assert killed == [os.getpid()]
         assert not made.in_place.in_charge
 
