@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+ORDINARY = Path(__file__).parents[2] / "examples" / "fit_a_line" / "job.yaml"
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
 )
@@ -36,15 +37,28 @@ print(json.dumps({"code": code, "kilobytes": used.ru_maxrss, "seconds": used.ru_
 """
 
 
-@pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_is_refused_quickly_and_in_little_memory(bomb: str, tmp_path: Path) -> None:
-    file = tmp_path / "bomb.yaml"
-    file.write_bytes(BOMBS[bomb])
+def validated(file: Path) -> tuple[dict[str, float], str]:
+    """What it took, and what it said of errors."""
     command = [sys.executable, "-c", MEASURE, sys.executable, "-m", "edl.cli.main", "validate", "-f", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    measured = json.loads(done.stdout)
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.fixture(scope="module")
+def second() -> float:
+    """Of CPU time; more on a machine that is so busy that an ordinary manifest takes more than a tenth of it."""
+    measured, errors = validated(ORDINARY)
+    assert measured["code"] == 0, errors
+    return max(1.0, 10 * measured["seconds"])
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_is_refused_quickly_and_in_little_memory(bomb: str, tmp_path: Path, second: float) -> None:
+    file = tmp_path / "bomb.yaml"
+    file.write_bytes(BOMBS[bomb])
+    measured, errors = validated(file)
     assert measured["code"] == 1
-    assert done.stderr.startswith(f"{file}:")
-    assert len(done.stderr.splitlines()) <= 101
+    assert errors.startswith(f"{file}:")
+    assert len(errors.splitlines()) <= 101
     assert measured["kilobytes"] < 200_000
-    assert measured["seconds"] < 1.0
+    assert measured["seconds"] < second
