@@ -25,6 +25,11 @@ def options(values: dict[str, Any]) -> InstallOptions:
     return InstallOptions(**read_values(yaml.safe_dump(values), "values.yaml"))
 
 
+def printed(capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    """The objects that the command wrote. By libyaml: 150 kB take a tenth of the time."""
+    return list(yaml.load_all(capsys.readouterr().out, Loader=yaml.CSafeLoader))
+
+
 def test_there_is_another_value_for_every_option() -> None:
     assert list(OTHERS) == names()
 
@@ -43,7 +48,7 @@ def test_a_flag_says_the_same_as_a_value(row: Row, tmp_path: Path, capsys: pytes
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump({key: value for key, value in given.items() if key != row.value}))
     assert main(["install", "-f", str(file), *words(row, given[row.value])]) == 0
-    assert list(yaml.safe_load_all(capsys.readouterr().out)) == manifests(options(given))
+    assert printed(capsys) == manifests(options(given))
 
 
 def words(row: Row, value: Any) -> list[str]:
@@ -63,7 +68,7 @@ def test_flags_win_over_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
     file = tmp_path / "values.yaml"
     file.write_text("replicas: 3\nglobal: {}\nlease: 9\n")
     assert main(["install", "-f", str(file), "--replicas", "4"]) == 0
-    assert list(yaml.safe_load_all(capsys.readouterr().out)) == manifests(InstallOptions(replicas=4, lease="9"))
+    assert printed(capsys) == manifests(InstallOptions(replicas=4, lease="9"))
 
 
 @pytest.mark.parametrize(
