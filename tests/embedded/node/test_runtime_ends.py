@@ -1,6 +1,5 @@
 """Ends of containers: signals, graces, memory, and whatever kills the supervisor or the node."""
 
-import asyncio
 import sys
 from pathlib import Path
 
@@ -72,9 +71,11 @@ async def test_another_containers_daemon_is_spared_by_the_sweep(tmp_path: Path) 
         )
         await until(lambda: (tmp_path / "0.log").stat().st_size)
         child = int(log_lines(tmp_path)[0][2])
-        short = await node.run(Launch(id="e", argv=["true"], env=dict(PATH), log=str(tmp_path / "e.log")))
-        await end(short)
-        await asyncio.sleep(0.3)  # a sweep has happened
+        (tmp_path / "e").mkdir()
+        escape = ["sh", "-c", "setsid sleep 1000 & echo $!"]
+        await end(await node.run(Launch(id="e", argv=escape, env=dict(PATH), log=str(tmp_path / "e" / "0.log"))))
+        left = int(log_lines(tmp_path / "e")[0][2])
+        await until(lambda: not alive(left))  # a sweep has happened
         assert alive(child)
         node.stop("d", 0)
         await end(daemon)
