@@ -7,7 +7,7 @@ tests, which workers take from each other.
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -30,14 +30,21 @@ LONG = (
 )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """xdist does not tell its workers how it will distribute their tests."""
+    node.workerinput["dealt"] = node.config.option.dist == "worksteal"
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of xdist's ways only `worksteal` deals the tests out beforehand."""
-    if getattr(config.option, "dist", "no") != "worksteal" or not hasattr(config, "workerinput"):
+    mine: dict[str, Any] = getattr(config, "workerinput", {})
+    if not mine.get("dealt"):
         return
     long = sorted((item for item in items if item.nodeid.startswith(LONG)), key=_turn)
     short = [item for item in items if not item.nodeid.startswith(LONG)]
-    items[:] = dealt(long, short, config.workerinput["workercount"])
+    items[:] = dealt(long, short, mine["workercount"])
 
 
 def _turn(item: pytest.Item) -> int:
