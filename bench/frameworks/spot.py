@@ -18,6 +18,7 @@ from bench.frameworks.job import Job
 from bench.frameworks.stage import StuckError, staged
 
 NODES, WORKERS, NOTICE = 32, 8, 30.0
+LONGEST = 60.0  # seconds that the undisturbed job is looked at
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,12 @@ def available(changes: Sequence[Change]) -> float:
     return sum(one.workers * (after.at - one.at) for one, after in pairwise(changes))
 
 
-def undisturbed(seconds: float) -> Share:
-    """Plain DDP of as many workers as there are at most."""
+def undisturbed(changes: Sequence[Change]) -> Share:
+    """Plain DDP of as many workers as the trace has on average: on few cores more of them take longer for a sample."""
     plain = next(one for one in CONTENDERS if one.name == TUNED)
-    return replay(plain, [Change(0.0, WORKERS), Change(seconds, WORKERS)], 1.0)
+    seconds = changes[-1].at
+    workers = round(available(changes) / seconds)
+    return replay(plain, [Change(0.0, workers), Change(min(seconds, LONGEST), workers)], 1.0)
 
 
 def replay(contender: Contender, changes: Sequence[Change], pace: float) -> Share:
@@ -83,11 +86,11 @@ def _sleep(job: Job, until: float) -> None:
 
 
 def compare(contenders: Sequence[Contender], trace: Path, regimes: Sequence[str], seconds: float) -> Iterator[str]:
-    still = undisturbed(min(seconds, 60.0))
-    yield f"never disturbed: {still.rate:.1f} samples per worker-second"
     for regime in regimes:
         changes, pace = read(trace, regime, seconds)
         yield f"{regime}: {len(changes) - 2} changes in {seconds:g} s, {available(changes):.0f} worker-seconds"
+        still = undisturbed(changes)
+        yield f"  {'never disturbed':<20} {1:6.1%}  {_shown(still)}"
         for contender in contenders:
             if reason := contender.reason_against():
                 yield f"  {contender.name:<20} cannot run: {reason}"
@@ -97,5 +100,8 @@ def compare(contenders: Sequence[Contender], trace: Path, regimes: Sequence[str]
             except StuckError as error:
                 yield f"  {contender.name:<20} did not begin to train: {error}"[:2000]
                 continue
-            share = found.rate / still.rate
-            yield f"  {contender.name:<20} {share:6.1%}  ({found.samples} samples, {found.rate:.1f} per worker-second)"
+            yield f"  {contender.name:<20} {found.rate / still.rate:6.1%}  {_shown(found)}"
+
+
+def _shown(share: Share) -> str:
+    return f"({share.samples} samples, {share.rate:.1f} per worker-second)"

@@ -4,12 +4,12 @@ loopback moves bytes in the same run."""
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bench.frameworks.changes import SMALL
 from bench.frameworks.contenders.registry import CONTENDERS, IN_PLACE
-from bench.frameworks.stage import START, staged, wait
+from bench.frameworks.stage import START, StuckError, staged, wait
 
 WIDTHS = {"6 MB": 690, "200 MB": 4070, "2 GB": 12_880}
 """Of the network whose parameters and two moments make up so many bytes: 12 for each weight."""
@@ -38,23 +38,30 @@ def _send(address: tuple[str, int], total: int) -> None:
             connection.sendall(piece)
 
 
-def measure(names: list[str], rounds: int) -> Iterator[str]:
+def measure(names: Sequence[str], rounds: int) -> Iterator[str]:
+    for _ in range(rounds):
+        for name in names:
+            try:
+                yield _join(name)
+            except StuckError as error:
+                yield f"{name:>6} of state: {error}"[:2000]
+
+
+def _join(name: str) -> str:
+    width = WIDTHS[name]
+    workload = replace(SMALL.workload, width=width, batch=24, samples=240)
+    count = 12 * (width * width + 19 * width + 1)  # bytes
+    rate = loopback_rate()
     contender = next(one for one in CONTENDERS if one.name == IN_PLACE)
-    for name in names:
-        width = WIDTHS[name]
-        workload = replace(SMALL.workload, width=width, batch=24, samples=240)
-        count = 12 * (width * width + 19 * width + 1)
-        for _ in range(rounds):
-            rate = loopback_rate()
-            with staged(contender, workload, 2, settle=5) as job:
-                since = time.monotonic()
-                job.resize(3)
-                wait(job, 3, since, 3, START)
-                pause = job.ledger.pause(since, 2, 3)
-            alone = count / rate
-            own = pause.steps * (1 - alone / pause.seconds)
-            yield (
-                f"{name:>6} of state ({count / 1e6:.0f} MB): join stops training {pause.seconds:.2f} s "
-                f"({pause.steps:.1f} of its own steps); loopback at {rate / 1e9:.2f} GB/s moves that in {alone:.2f} s, "
-                f"the rest is {own:.1f} steps"
-            )
+    with staged(contender, workload, 2, settle=3) as job:
+        since = time.monotonic()
+        job.resize(3)
+        wait(job, 3, since, 2, START)
+        pause = job.ledger.pause(since, 2, 3)
+    alone = count / rate
+    own = pause.steps * (1 - alone / pause.seconds)
+    return (
+        f"{name:>6} of state ({count / 1e6:.0f} MB): join stops training {pause.seconds:.2f} s "
+        f"({pause.steps:.1f} of its own steps); loopback at {rate / 1e9:.2f} GB/s moves that in {alone:.2f} s, "
+        f"the rest is {own:.1f} steps"
+    )
