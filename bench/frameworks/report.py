@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from bench.frameworks.changes import EVENTS, Found, Size
 from bench.frameworks.contenders.registry import IN_PLACE, PLAIN, TUNED
-from bench.frameworks.step_cost import Cost, shown
+from bench.frameworks.step_cost import Cost, median, shown
 
 MOST_STEPS, LEAST_RATIO, MOST_COST = 3.0, 40.0, 1.05
 STATE_BYTES = 3 * 4 * 490_000  # of the workload: parameters and two moments
@@ -68,9 +68,8 @@ def aims_of_costs(found: Mapping[str, Cost]) -> Iterator[str]:
     if IN_PLACE not in found or PLAIN not in found:
         return
     for what, ratios in zip(("wall", "CPU"), found[IN_PLACE].ratios(found[PLAIN]), strict=True):
-        middle = sorted(ratios)[len(ratios) // 2]
         text = f"{shown(ratios)} of plain DDP"
-        yield _aim(f"{what} time of a step in place", text, middle <= MOST_COST, f"at most {MOST_COST}")
+        yield _aim(f"{what} time of a step in place", text, median(ratios) <= MOST_COST, f"at most {MOST_COST}")
 
 
 def _aim(what: str, figure: str, met: bool, wanted: str) -> str:

@@ -1,5 +1,6 @@
 """What a step costs two workers of one thread each, beside plain DistributedDataParallel: wall and CPU time."""
 
+import math
 import statistics
 from dataclasses import dataclass, field
 
@@ -33,12 +34,18 @@ def measure(contender: Contender, steps: int, cost: Cost) -> None:
             cost.wall.append(wall * 1000)
             cost.cpu.append(cpu * 1000)
     except StuckError as error:
-        cost.wall.append(float("nan"))
-        cost.cpu.append(float("nan"))
+        cost.wall.append(math.nan)
+        cost.cpu.append(math.nan)
         print(f"{contender.name}: step cost: {error}"[:2000], flush=True)
+
+
+def median(values: list[float]) -> float:
+    """Of rounds that came to an end."""
+    known = [value for value in values if not math.isnan(value)]
+    return statistics.median(known) if known else math.nan
 
 
 def shown(values: list[float]) -> str:
     """Median and spread."""
-    known = [value for value in values if value == value]
-    return f"{statistics.median(known):.2f} [{min(known):.2f}..{max(known):.2f}]" if known else "-"
+    known = [value for value in values if not math.isnan(value)]
+    return f"{median(known):.2f} [{min(known):.2f}..{max(known):.2f}]" if known else "-"
