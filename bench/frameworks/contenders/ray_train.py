@@ -33,6 +33,13 @@ class RayTrain(Processes):
         own = [f"--address={self._address}", "--num-cpus=1", f"--dashboard-agent-listen-port={free_port()}"]
         return [*self._ray, *own], _ENV
 
+    def reap(self) -> None:
+        """And starts nodes again that gave up, as a kubelet would: on a busy machine 30 s are too short for a start."""
+        super().reap()
+        for name, process in self.pods.items():
+            if process.poll() is not None:
+                self.pods[name] = self.run(name, *self.command(name))
+
     def close(self) -> None:
         for process in filter(None, (self._driver, self._head)):
             kill_tree(process)
