@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from edl.install.admission_policy import POLICY
+from edl.install.options import NAME
 from tests.tier_kube.cluster.cluster import clusters
 from tests.tier_kube.cluster.kubectl import Manifest
 
@@ -40,5 +40,5 @@ def forbidden(entry: Manifest) -> bool:
 
 
 def limited(entry: Manifest) -> bool:
-    """Refused by the operator's own admission policy."""
-    return f"ValidatingAdmissionPolicy '{POLICY}'" in (entry.get("responseStatus") or {}).get("message", "")
+    """Refused by the operator's own admission policy; a limited installation's has its namespace after the name."""
+    return f"ValidatingAdmissionPolicy '{NAME}" in (entry.get("responseStatus") or {}).get("message", "")
