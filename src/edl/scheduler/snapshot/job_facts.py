@@ -1,6 +1,6 @@
 """Builds one job of the snapshot: what its object says, and what was counted of its pods."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -9,11 +9,12 @@ from edl.api.job_view import JobView
 from edl.api.kubernetes.core import Job, ReplicaSet
 from edl.api.labels import LABEL_ROLE
 from edl.scheduler.snapshot.job_terms import NO_REFUSAL, JobTerms, Refusal
+from edl.scheduler.snapshot.job_usage import JobUsage
 from edl.scheduler.snapshot.objects import Invalid
 from edl.scheduler.snapshot.ownership import Child, JobIdentity
 from edl.scheduler.snapshot.pod_facts import moment
 from edl.scheduler.snapshot.types import JobFacts, RoleFacts, State
-from edl.scheduler.snapshot.usage import ClusterUsage, JobUsage
+from edl.scheduler.snapshot.usage import unbound_pods
 
 # Of these the snapshot knows more than the object: pods are counted, priorities capped, roles have shapes.
 _KNOWN_BETTER = {"current", "priority", "roles"}
@@ -26,7 +27,7 @@ def job_facts(
     job_usage: JobUsage,
     size: int | None,
     refusal: Refusal,
-    usage: ClusterUsage,
+    positions: Mapping[str, int],
 ) -> JobFacts:
     """`size`: of the child of the leading role, if there is one. `refusal`: that a child tells of."""
     waiting = [sorted(pods, key=lambda pod: pod.pod.metadata.name) for pods in job_usage.unbound]
@@ -36,9 +37,9 @@ def job_facts(
         roles=roles,
         gpu=any(role.shape.gpus for role in roles),
         current=live if size is None else size,
-        bound=tuple(job_usage.bound),
+        bound=tuple([dict(sorted(bound.items())) for bound in job_usage.bound]),
         live=tuple(job_usage.live),
-        unbound=tuple([usage.unbound_pods(pods, job_usage.bound[role]) for role, pods in enumerate(waiting)]),
+        unbound=tuple([unbound_pods(pods, job_usage.bound[role], positions) for role, pods in enumerate(waiting)]),
         done=job_usage.done,
         refusal=job.refusal[0] or refusal[0],
         refused_since=(job.refusal if job.refusal[0] else refusal)[1],

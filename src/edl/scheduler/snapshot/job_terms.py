@@ -120,6 +120,7 @@ class JobTerms(msgspec.Struct, frozen=True, eq=False):
     identity: JobIdentity
     asks: frozenset[str]
     """Names of the resources that its pods request."""
+    has_pod_rules: bool
     started: bool
     max_name: str
     refusal: Refusal = NO_REFUSAL
@@ -156,6 +157,7 @@ def _read(
             {role.name: index for index, role in enumerate(roles)}, lead, [role.requests for role in roles]
         ),
         asks=frozenset[str]().union(*(role.requests for role in roles)),
+        has_pod_rules=any(role.has_pod_rules for role in roles),
         identity=JobIdentity(view.kind, view.api_version, view.namespace, view.name, view.uid, roles[lead].name),
         started=view.phase in _RUNNING_PHASES or view.pod_seconds > 0 or getattr(job.status, "minimum_reached", False),
         max_name=job_kind_of(job).max_field,

@@ -1,6 +1,6 @@
-"""The nodes of a snapshot. Each version of a node is read once and kept."""
+"""The nodes of a snapshot. Each version of a node is read once and kept; facts are renewed where something changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -9,6 +9,8 @@ from edl.scheduler.placement.node_match import NodeMatch
 from edl.scheduler.placement.resources import DEFAULT_PODS_PER_NODE, PODS, Axes, Vector, amounts
 from edl.scheduler.snapshot.shapes import Catalog
 from edl.scheduler.snapshot.types import NodeFacts
+from edl.scheduler.snapshot.usage import NodeUsage
+from edl.scheduler.snapshot.versions import Versions
 
 
 class NodeClasses:
@@ -47,38 +49,81 @@ class NodeClasses:
 
 
 class _Read(msgspec.Struct, eq=False):
-    node: Node
     capacity: Vector
     kind: int
     gpu: bool
     refusal: str
-    facts: NodeFacts | None = None
 
 
 class NodeCache:
     def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        """Sorted by name; `names` is the same tuple as long as the names are the same."""
+        self.names: tuple[str, ...] = ()
+        self.usable: list[bool] = []
+        self._versions: Versions[Node] = Versions(lambda node: node.metadata.name)
+        self._positions: dict[str, int] = {}
+        self._stale: set[int] = set()
+        """Positions of nodes that have changed since their facts were made."""
+        self._offers: list[frozenset[str]] = []
+        self._all_offers: dict[frozenset[str], frozenset[str]] = {}
         self._classes = NodeClasses(())
-        self._axes: Axes | None = None
-        self._known: dict[str, _Read] = {}
+        self._made_of: tuple[tuple[str, ...], Axes] | None = None
+        self._reads: list[_Read] = []
+        self._facts: list[NodeFacts] = []
+        self._matched: tuple[tuple[tuple[bool, ...], ...], tuple[str, ...]] = (), ()
 
-    def all(self, nodes: Sequence[Node], used: Sequence[Sequence[int]], catalog: Catalog) -> tuple[NodeFacts, ...]:
+    def take(self, nodes: Sequence[Node]) -> None:
+        """The nodes that there are now."""
+        gone, new = self._versions.update(nodes)
+        if {node.metadata.name for node in gone} != {node.metadata.name for node in new}:
+            self.nodes = sorted(self._versions, key=lambda node: node.metadata.name)
+            self.names = tuple(node.metadata.name for node in self.nodes)
+            self._positions = {name: position for position, name in enumerate(self.names)}
+            self._offers = [self._offer(node) for node in self.nodes]
+            return
+        for node in new:
+            position = self._positions[node.metadata.name]
+            self.nodes[position], self._offers[position] = node, self._offer(node)
+            self._stale.add(position)
+
+    def _offer(self, node: Node) -> frozenset[str]:
+        """One object for all nodes that offer the same."""
+        offer = frozenset(node.status.allocatable or node.status.capacity)
+        return self._all_offers.setdefault(offer, offer)
+
+    def offered(self) -> frozenset[str]:
+        """Names of the resources that some node has."""
+        return frozenset[str]().union(*set(self._offers))
+
+    def all(self, usage: NodeUsage, recounted: Iterable[int], catalog: Catalog) -> tuple[NodeFacts, ...]:
+        """`recounted`: nodes whose pods have changed."""
         node_matches = tuple(catalog.node_matches)
-        if catalog.axes is not self._axes or node_matches != self._classes.node_matches:
-            self._axes, self._classes = catalog.axes, NodeClasses(node_matches)
-            self._known.clear()
-        known, self._known = self._known, {}
-        found = []
-        for node, row in zip(nodes, used, strict=True):
-            name = node.metadata.name
-            read = known.get(name)
-            if read is None or read.node is not node:
-                read = self._read(node, catalog.axes)
-            self._known[name] = read
-            found.append(_facts(read, tuple(row)))
-        return tuple(found)
+        known = self._made_of
+        same = known is not None and known[0] is self.names and known[1] is catalog.axes
+        if not same or node_matches != self._classes.node_matches:
+            self._made_of, self._classes = (self.names, catalog.axes), NodeClasses(node_matches)
+            self._reads = [self._read(node, catalog.axes) for node in self.nodes]
+            self.usable = [not read.refusal for read in self._reads]
+            self._facts = [self._make(position, used) for position, used in enumerate(usage.used)]
+            self._matched = self._classes.match_classes(self._facts)
+        else:
+            self._renew(usage, recounted, catalog.axes)
+        self._stale.clear()
+        return tuple(self._facts)
 
-    def match_classes(self, nodes: Sequence[NodeFacts]) -> tuple[tuple[tuple[bool, ...], ...], tuple[str, ...]]:
-        return self._classes.match_classes(nodes)
+    def _renew(self, usage: NodeUsage, recounted: Iterable[int], axes: Axes) -> None:
+        for position in self._stale:
+            read = self._reads[position] = self._read(self.nodes[position], axes)
+            self.usable[position] = not read.refusal
+        for position in self._stale.union(recounted):
+            if position in self._stale or self._facts[position].used != usage.used[position]:
+                self._facts[position] = self._make(position, usage.used[position])
+        if self._stale:
+            self._matched = self._classes.match_classes(self._facts)
+
+    def match_classes(self) -> tuple[tuple[tuple[bool, ...], ...], tuple[str, ...]]:
+        return self._matched
 
     def _read(self, node: Node, axes: Axes) -> _Read:
         have = amounts(node.status.allocatable or node.status.capacity)
@@ -87,13 +132,12 @@ class NodeCache:
         refusal = "is cordoned" if node.spec.unschedulable else ""
         if node.status.conditions and not node.ready:
             refusal = "is not ready"
-        return _Read(node, capacity, self._classes.of(node), axes.gpu_count(capacity) > 0, refusal)
+        return _Read(capacity, self._classes.of(node), axes.gpu_count(capacity) > 0, refusal)
 
-
-def _facts(read: _Read, used: Vector) -> NodeFacts:
-    if read.facts is None or read.facts.used != used:
-        read.facts = NodeFacts(
-            name=read.node.metadata.name,
+    def _make(self, position: int, used: Vector) -> NodeFacts:
+        read = self._reads[position]
+        return NodeFacts(
+            name=self.names[position],
             capacity=read.capacity,
             used=used,
             kind=read.kind,
@@ -101,4 +145,3 @@ def _facts(read: _Read, used: Vector) -> NodeFacts:
             gpu=read.gpu,
             refusal=read.refusal,
         )
-    return read.facts

@@ -57,6 +57,10 @@ class Invalid(msgspec.Struct, frozen=True):
     uid: str
     problem: str
 
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return self.namespace, self.name, self.kind, self.api_version
+
 
 class Objects(msgspec.Struct, frozen=True):
     nodes: tuple[Node, ...] = ()

@@ -9,6 +9,7 @@ from edl.api.kubernetes.core import Pod
 from edl.api.labels import LABEL_ROLE
 from edl.scheduler.placement.pod_affinity import has_anti_affinity, has_pod_rules
 from edl.scheduler.placement.resources import CPU, MEMORY, PODS, Amounts, Vector, pod_limits, pod_requests
+from edl.scheduler.snapshot.ownership import Owner
 from edl.scheduler.snapshot.types import Charges
 
 
@@ -37,7 +38,9 @@ class PodFacts(msgspec.Struct, eq=False):
     vector: Vector = ()
     charges: Charges = ()
     charged_by: object = None
-    """Token of the ledger whose lines `charges` are about."""
+    """The ledger whose lines `charges` are about."""
+    owner: Owner = None
+    """As it was counted."""
 
 
 def read_pod(pod: Pod) -> PodFacts:

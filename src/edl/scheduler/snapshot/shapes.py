@@ -39,13 +39,13 @@ class Catalog:
                 priority=priority,
                 rules=rules,
                 counted=counted,
-                key=_key(requests, node_match),
+                key=_key(dict(zip(self.axes.names, vector, strict=True)), node_match),
             )
         return shape
 
 
 def _key(requests: Amounts, node_match: NodeMatch) -> str:
-    """The same in every snapshot, whatever its axes."""
+    """The same in every snapshot, whatever its axes: these have all that a pod to be placed requests."""
     asked = ",".join(f"{name}={units}" for name, units in sorted(requests.items()) if units and name != PODS)
     if node_match == NodeMatch():
         return asked
