@@ -105,13 +105,18 @@ class ChangingWorld:
         if one is None:
             return
         scale = "scale_status" if one["kind"] == "TrainingJob" else "scale"
-        match chance.randrange(5):
+        match chance.randrange(7):
             case 0:
                 one["status"] = {scale: {"target": chance.randint(0, 5)}}
             case 1:
                 one["metadata"].setdefault("annotations", {})["edl.dev/pause"] = chance.choice(("true", "false"))
             case 2 if one["kind"] == "ElasticJob":
                 one["spec"]["minReplicas"] = chance.choice((1, 2, 50))  # 50: it does not validate
+            case 4:
+                asked = f"{chance.randint(1, 4)}@{stamp(chance.randint(0, 60))}"
+                one["metadata"].setdefault("annotations", {})["edl.dev/scale-request"] = asked
+            case 5 if one["kind"] == "ElasticJob":
+                one["spec"]["replicaSpecs"]["Worker"]["replicas"] = chance.randint(1, 4)
             case 3:
                 one["metadata"]["uid"] = f"uid-again-{chance.randint(0, 3)}"
             case _:

@@ -2,14 +2,13 @@
 
 import pytest
 
-from edl.scheduler.cycle import resource_score
 from edl.scheduler.memory import Memory
 from edl.scheduler.policies.cfs import Cfs
 from edl.scheduler.policies.score_tree import ScoreTree
 from edl.scheduler.reasons.codes import Code
 from edl.scheduler.settings import INTERVAL, Weights
 from edl.scheduler.snapshot.types import JobFacts
-from edl.scheduler.unit import Unit
+from edl.scheduler.unit import Unit, resource_score
 from tests.scheduler.makers import (
     NOW,
     Data,

@@ -18,6 +18,7 @@ from edl.jobs import views
 from edl.scheduler.memory import Memory
 from edl.scheduler.placement.resources import PODS, Amounts, amounts, pod_requests
 from edl.scheduler.plan import Decision, Plan, plan
+from edl.scheduler.plan_cache import PlanCache
 from edl.scheduler.settings import Settings
 from edl.scheduler.snapshot.builder import SnapshotBuilder
 from edl.scheduler.snapshot.objects import Objects, from_plain
@@ -82,7 +83,7 @@ class VirtualCluster:
         self.grace = grace
         self.settings = settings or Settings()
         self.memory = Memory()
-        self.builder = SnapshotBuilder()
+        self.builder, self.cache = SnapshotBuilder(), PlanCache()
         self.fixed = from_plain(nodes)
         self.capacity = {
             node.metadata.name: amounts(node.status.allocatable)
@@ -154,7 +155,7 @@ class VirtualCluster:
     def cycle(self) -> Plan:
         """One scheduling cycle, applied, and the pod scheduler after it."""
         self.settle()
-        result = plan(self.snapshot(), self.memory, now=self.now, settings=self.settings)
+        result = plan(self.snapshot(), self.memory, now=self.now, settings=self.settings, cache=self.cache)
         self.memory = msgspec.json.decode(msgspec.json.encode(result.memory), type=Memory)
         for decision in result.jobs:
             self._apply(decision)

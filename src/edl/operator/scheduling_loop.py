@@ -31,6 +31,7 @@ from edl.operator.reconcile.job_key import JobKey
 from edl.operator.start_forecasts import StartForecasts
 from edl.scheduler.memory import Memory
 from edl.scheduler.plan import Decision, Plan, plan
+from edl.scheduler.plan_cache import PlanCache
 from edl.scheduler.policies.registry import policy_named
 from edl.scheduler.settings import Settings
 from edl.scheduler.snapshot.builder import SnapshotBuilder
@@ -88,7 +89,7 @@ class SchedulingLoop:
         self._models_decide, self._measured = policy.divides, measured
         self._clock, self._interval, self._debounce = clock, interval, debounce
         self._planned, self._failed = planned, failed
-        self._builder = SnapshotBuilder(installation=installation)
+        self._builder, self._plan_cache = SnapshotBuilder(installation=installation), PlanCache()
         self._memory: Memory | None = None
         self._forecasts = StartForecasts()
         self._triggered = asyncio.Event()
@@ -174,7 +175,7 @@ class SchedulingLoop:
     def _plan(self, objects: Objects, now: float) -> tuple[Plan, Snapshot]:
         memory = self._memory if self._memory is not None else memory_of_last_leader(objects.jobs)
         taken = self._builder.build(objects)
-        return plan(taken, memory, now=now, settings=self._settings), taken
+        return plan(taken, memory, now=now, settings=self._settings, cache=self._plan_cache), taken
 
     def _forecast(self, taken: Snapshot, measured: Mapping[str, Measured], now: float) -> None:
         self._forecasts.make(

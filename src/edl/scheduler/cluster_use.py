@@ -11,8 +11,8 @@ import msgspec
 from edl.ledger.uses import CapacityUse
 from edl.scheduler.cycle import Cycle
 from edl.scheduler.placement.resources import PODS
+from edl.scheduler.plan_cache import Pods
 from edl.scheduler.reasons.codes import Code
-from edl.scheduler.snapshot.types import Shape
 
 UNUSABLE_BY_CODE: Mapping[Code, CapacityUse] = {
     Code.NO_ROOM: CapacityUse.FRAGMENTATION,
@@ -27,7 +27,6 @@ UNUSABLE_BY_CODE: Mapping[Code, CapacityUse] = {
     Code.MOVED: CapacityUse.FREEZING,
     Code.STARTING: CapacityUse.FREEZING,
 }
-Pods = dict[Shape, int]
 _NONE: Mapping[str, int] = {}
 
 
@@ -61,12 +60,14 @@ def cluster_use(cycle: Cycle) -> ClusterUse:
 
 def _live_pods(cycle: Cycle) -> Pods:
     """Pods of jobs on usable nodes, by what they ask for: there are few shapes and many jobs."""
-    usable, everywhere = cycle.cluster.usable, all(cycle.cluster.usable)
+    usable = cycle.cluster.usable
+    if all(usable):
+        return cycle.cache.live_pods
     found: Pods = {}
     for unit in cycle.units:
         facts = unit.facts
         for role, live, bound in zip(facts.roles, facts.live, facts.bound, strict=False):
-            if live and not everywhere:
+            if live:
                 live = sum([pods for node, pods in bound.items() if usable[node]])
             if live:
                 shape = role.given or role.shape

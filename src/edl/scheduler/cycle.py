@@ -2,31 +2,35 @@
 
 from edl.scheduler.memory import Backoff, Memory, Promise, RefusedGrant, Relocation, Served, UserSize
 from edl.scheduler.placement.cluster_state import ClusterState
+from edl.scheduler.plan_cache import PlanCache
 from edl.scheduler.policies.policy import Policy
 from edl.scheduler.policies.registry import policy_named
-from edl.scheduler.settings import Settings, Weights
-from edl.scheduler.snapshot.types import JobFacts, Snapshot
+from edl.scheduler.reasons.codes import Code
+from edl.scheduler.settings import Settings
+from edl.scheduler.snapshot.types import Snapshot
 from edl.scheduler.unit import Unit
-
-THOUSAND = 1000
 
 
 class Cycle:
-    def __init__(self, snapshot: Snapshot, memory: Memory, now: float, settings: Settings) -> None:
+    def __init__(self, snapshot: Snapshot, memory: Memory, now: float, settings: Settings, cache: PlanCache) -> None:
         self.snapshot = snapshot
         self.memory = memory
         self.now = now
         self.settings = settings
         self.policy: Policy = policy_named(settings.policy)
         self.cluster = ClusterState(snapshot, settings, now)
-        scores: dict[int, int] = {}
-        self.units = [Unit(facts, now, self._score(facts, scores)) for facts in snapshot.jobs]
+        self.cache = cache
+        self.units = cache.begin(snapshot.jobs, now, settings.weights)
         self.active = [unit for unit in self.units if unit.facts.state == "active"]
-        self.resized_by_user = {unit for unit in self.active if _resized(unit, memory)}
+        perhaps = self.active
+        if cache.follows(memory.starts, memory.minima, memory.edits):
+            changed = {id(unit.facts) for unit in cache.changed}
+            perhaps = [unit for unit in perhaps if id(unit.facts) in changed] if changed else []
+        self.resized_by_user = {unit for unit in perhaps if _resized(unit, memory)}
         """Units whose users have written another size since the last cycle."""
         self.asked_sizes: list[tuple[Unit, int]] = []
         """Units that are given a size that their users ask for."""
-        for unit in self.active:
+        for unit in self.active if memory.open_edits else perhaps:
             if _edited(unit, memory):
                 unit.edited = True
         if memory.reservations:
@@ -44,17 +48,8 @@ class Cycle:
         self.owners: dict[str, Backoff] = {}
         self.steps = 0
         self.messages: dict[tuple[int, str, int, int], str] = {}
-
-    def _score(self, facts: JobFacts, scores: dict[int, int]) -> int:
-        if not facts.roles:
-            return THOUSAND
-        shape = facts.roles[facts.lead].shape
-        score = scores.get(shape.index)
-        if score is None:
-            score = scores[shape.index] = resource_score(
-                shape.gpus, shape.requests[0], shape.requests[1], self.settings.weights
-            )
-        return score
+        self.reasons: dict[tuple[int, int, str, int], tuple[Code, str]] = {}
+        """Of units that hold their size, by what they are made of."""
 
     def _recall_reservations(self) -> None:
         positions = {node.name: position for position, node in enumerate(self.snapshot.nodes)}
@@ -86,9 +81,3 @@ def _edited(unit: Unit, memory: Memory) -> bool:
     if memory.edits.get(unit.key, edit) == edit:
         return unit.key in memory.open_edits
     return edit != ""
-
-
-def resource_score(gpus: int, millicores: int, memory: int, weights: Weights) -> int:
-    """100 per GPU, 1 per core, 0.1 per GiB, at least 1, unless weighted otherwise (decision 21); in thousandths."""
-    score = weights.gpu * gpus + weights.cpu * millicores / THOUSAND + weights.memory_gib * memory / 2**30
-    return max(THOUSAND, round(THOUSAND * score))

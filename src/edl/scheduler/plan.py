@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from edl.scheduler.cluster_use import ClusterUse, cluster_use
 from edl.scheduler.cycle import Cycle
 from edl.scheduler.memory import Memory
+from edl.scheduler.plan_cache import PlanCache
 from edl.scheduler.reasons.codes import Code
 from edl.scheduler.reasons.explain import reason_for
 from edl.scheduler.settings import REFUSED_FOR, Settings
@@ -77,8 +78,16 @@ class Plan(msgspec.Struct, frozen=True):
     """When the first freezing window ends, or a refused pod is withdrawn: the same cluster gets another plan then."""
 
 
-def plan(snapshot: Snapshot, memory: Memory | None = None, *, now: float, settings: Settings | None = None) -> Plan:
-    cycle = Cycle(snapshot, memory or Memory(), now, settings or Settings())
+def plan(
+    snapshot: Snapshot,
+    memory: Memory | None = None,
+    *,
+    now: float,
+    settings: Settings | None = None,
+    cache: PlanCache | None = None,
+) -> Plan:
+    """`cache`: spares work where jobs are the same as in the last plan that was given it, and changes nothing."""
+    cycle = Cycle(snapshot, memory or Memory(), now, settings or Settings(), cache or PlanCache())
     foreign = ForeignService(cycle)
     foreign.reserve()
     hold(cycle)
@@ -116,7 +125,27 @@ def _decision(cycle: Cycle, unit: Unit) -> Decision:
     facts = unit.facts
     code, reason = reason_for(cycle, unit)
     target = facts.current if facts.state == "invalid" else unit.size
-    decision = Decision(  # with at most 15 arguments: CPython calls more of them by way of a dict
+    minimum = unit.minimum_in_force if facts.state == "active" and target else None
+    known = cycle.user_sizes.get(unit.key) if cycle.user_sizes else None
+    request = cycle.requests.get(unit.key, "") if cycle.requests else ""
+    if known is not None or request or unit.placements:
+        decision = _bare_decision(unit, target, minimum, code, reason)
+        held = (known.size, known.until) if known is not None else None
+        decision = replace(decision, held=held, request=request)
+        if not unit.placements:
+            return decision
+        return replace(decision, placements=_placements(cycle, unit), leavers=_by_role(facts, unit.leavers))
+    last = unit.last.decision
+    made_of = target, minimum, code, reason
+    if isinstance(last, Decision) and (last.target, last.minimum, last.code, last.reason) == made_of:
+        return last  # all else of it follows from the facts, which are the same object
+    decision = unit.last.decision = _bare_decision(unit, target, minimum, code, reason)
+    return decision
+
+
+def _bare_decision(unit: Unit, target: int, minimum: int | None, code: Code, reason: str) -> Decision:
+    facts = unit.facts
+    return Decision(  # with at most 15 arguments: CPython calls more of them by way of a dict
         kind=facts.kind,
         api_version=facts.api_version,
         namespace=facts.namespace,
@@ -124,7 +153,7 @@ def _decision(cycle: Cycle, unit: Unit) -> Decision:
         uid=facts.uid,
         current=facts.current,
         target=target,
-        minimum=unit.minimum_in_force if facts.state == "active" and target else None,
+        minimum=minimum,
         min=facts.min,
         max=facts.max,
         lead=unit.role.name if unit.role is not None else "",
@@ -132,12 +161,6 @@ def _decision(cycle: Cycle, unit: Unit) -> Decision:
         code=code,
         reason=reason,
     )
-    known, request = cycle.user_sizes.get(unit.key), cycle.requests.get(unit.key, "")
-    if known is not None or request:
-        decision = replace(decision, held=(known.size, known.until) if known is not None else None, request=request)
-    if not unit.placements:
-        return decision
-    return replace(decision, placements=_placements(cycle, unit), leavers=_by_role(facts, unit.leavers))
 
 
 def _placements(cycle: Cycle, unit: Unit) -> Mapping[str, ByNode]:
@@ -173,11 +196,11 @@ def _remember(cycle: Cycle) -> Memory:
     return Memory(
         entries={unit.key: unit.entry for unit in active if unit.entry > 0},
         waiting=cycle.waiting,
-        starts={unit.key: unit.facts.start for unit in active},
-        minima={unit.key: unit.facts.min for unit in active},
+        starts=cycle.cache.starts,
+        minima=cycle.cache.minima,
         user_sizes=cycle.user_sizes,
         requests=cycle.requests,
-        edits={unit.key: unit.facts.edit for unit in active},
+        edits=cycle.cache.edits,
         open_edits=frozenset([unit.key for unit in active if unit.edited and unit.size == unit.initial_size]),
         starting=cycle.starting,
         promises=cycle.promises,

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
 from edl.scheduler.reasons.codes import Blocker, Code
-from edl.scheduler.settings import FREEZE, FREEZE_PAUSES, INTERVAL, PAYS_WITHIN
+from edl.scheduler.settings import FREEZE, FREEZE_PAUSES, INTERVAL, PAYS_WITHIN, Weights
 from edl.scheduler.snapshot.types import JobFacts, RoleFacts, UnboundPod
+
+THOUSAND = 1000
 
 
 class PlacementState(IntEnum):
@@ -22,6 +24,15 @@ class PlacementState(IntEnum):
 
 
 Placements = dict[tuple[int, PlacementState], int]
+
+
+class LastDecision:
+    """The decision on a unit in the last plan: shared by the units of all plans that are made of the same facts."""
+
+    __slots__ = ("decision",)
+
+    def __init__(self) -> None:
+        self.decision: object = None
 
 
 class Unit:
@@ -66,9 +77,7 @@ class Unit:
         self.key: str = facts.key
         self.priority: int = facts.priority
         self.resource_score: int = resource_score  # in thousandths
-        self.served: float = facts.pod_seconds
-        if facts.running:
-            self.served += max(0.0, facts.running * now - facts.started_sum / 1000)
+        self.now = now
         self.initial_size: int = facts.current if facts.target is None else facts.target
         """The target of the last plan; before the first one, the pods that run."""
         self.size: int = self.initial_size
@@ -84,6 +93,13 @@ class Unit:
         self.role: RoleFacts | None = facts.roles[facts.lead] if facts.roles else None
         self.gpu: bool = facts.gpu
         self.pods_at: Callable[[int], tuple[int, ...]] = facts.pods_at
+        self.at_rest: bool = self._at_rest()
+        """Exactly the pods of its last target are there: nothing to hold."""
+        self.tied: bool = bool(facts.pause or facts.pin or facts.fixed)
+        """Its user has written that it keeps its size."""
+        self.asks: bool = bool(facts.request or facts.obeyed) or facts.held is not None
+        """Its user has asked for a size, now or earlier."""
+        self.last: LastDecision = LastDecision()
 
     def _bounds(self) -> tuple[int, int]:
         """The least and the greatest size. A pin makes them one; a list of sizes may narrow them."""
@@ -102,6 +118,22 @@ class Unit:
             return minimum
         known = facts.target if facts.pin or facts.minimum is None else facts.minimum
         return min(minimum, known)
+
+    def _at_rest(self) -> bool:
+        facts, size = self.facts, self.initial_size
+        if facts.state != "active":
+            return facts.state == "invalid"
+        if facts.unbound or facts.done or not self.floor <= size <= self.ceiling:
+            return False
+        return facts.live == facts.pods_at(size) and (not self.sizes or size in self.sizes)
+
+    @property
+    def served(self) -> float:
+        """Seconds that its instances have run."""
+        facts = self.facts
+        if not facts.running:
+            return facts.pod_seconds
+        return facts.pod_seconds + max(0.0, facts.running * self.now - facts.started_sum / 1000)
 
     @property
     def raising(self) -> bool:
@@ -196,3 +228,15 @@ class Unit:
             self.existing = tuple({} for _ in facts.roles)
             self.leavers = tuple({} for _ in facts.roles)
             self.unbound = tuple(list(pods) for pods in facts.unbound) or tuple([] for _ in facts.roles)
+
+
+def raise_floor(unit: Unit) -> None:
+    """What was granted for a raised minimum is not taken back, though it is not reached yet."""
+    if unit.size >= unit.minimum:
+        unit.floor = unit.minimum
+
+
+def resource_score(gpus: int, millicores: int, memory: int, weights: Weights) -> int:
+    """100 per GPU, 1 per core, 0.1 per GiB, at least 1, unless weighted otherwise (decision 21); in thousandths."""
+    score = weights.gpu * gpus + weights.cpu * millicores / THOUSAND + weights.memory_gib * memory / 2**30
+    return max(THOUSAND, round(THOUSAND * score))

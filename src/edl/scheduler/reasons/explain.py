@@ -30,6 +30,26 @@ def reason_for(cycle: Cycle, unit: Unit) -> tuple[Code, str]:
         return _smaller(cycle, unit, change)
     if change > 0:
         return _larger(cycle, unit, change)
+    if unit.blocker is not None and unit.blocker.code is Code.NO_ROOM and unit.at_rest and unit.size >= unit.minimum:
+        return _holds_for_room(cycle, unit, unit.blocker)
+    return _holds(cycle, unit)
+
+
+def _holds_for_room(cycle: Cycle, unit: Unit, blocker: Blocker) -> tuple[Code, str]:
+    """In a full cluster nearly every job has this reason, and many have it word for word."""
+    roles = unit.facts.roles
+    if unit.size == 0 or unit.incomplete or blocker.role >= len(roles):
+        return _holds(cycle, unit)
+    role = roles[blocker.role]
+    key = id(blocker), role.shape.index, role.name, unit.size  # units keep their blockers to the end of the cycle
+    found = cycle.reasons.get(key)
+    if found is None:
+        found = cycle.reasons[key] = _holds(cycle, unit)
+    return found
+
+
+def _holds(cycle: Cycle, unit: Unit) -> tuple[Code, str]:
+    facts = unit.facts
     blocker = unit.blocker or (Blocker(Code.PAUSED) if facts.pause else AT_MAXIMUM)
     message = blocker_message(cycle, blocker, facts)
     if unit.size == 0:

@@ -126,15 +126,11 @@ def _may_grow(cycle: Cycle, unit: Unit) -> bool:
     facts = unit.facts
     if unit.size <= 0 or unit.incomplete or unit.promised or (unit.size < unit.minimum and not facts.pause):
         return False
-    if facts.pause:
-        unit.blocker = _PAUSED
-    elif facts.pin:
-        unit.blocker = _PINNED
-    elif facts.fixed:
-        unit.blocker = Blocker(Code.FIXED, detail=facts.fixed)
+    if unit.tied:
+        unit.blocker = _tie(unit)
     elif unit.moved:
         unit.blocker = unit.blocker or _MOVED
-    elif known := cycle.user_sizes.get(unit.key):
+    elif cycle.user_sizes and (known := cycle.user_sizes.get(unit.key)):
         unit.blocker = user_blocker(known) if unit.size >= known.size else unit.blocker
     elif unit.size >= unit.ceiling:
         unit.blocker = AT_MAXIMUM
@@ -144,11 +140,21 @@ def _may_grow(cycle: Cycle, unit: Unit) -> bool:
         unit.blocker = _FINISHING
     elif cycle.refused and (refused := refused_blocker(cycle, unit)):
         unit.blocker = refused
-    elif not (unit.admitted or unit.key in cycle.memory.starting) and (frozen := unit.frozen_for(cycle.now)) > 0:
+    elif facts.last_scale_time is None or unit.admitted or unit.key in cycle.memory.starting:
+        return True
+    elif (frozen := unit.frozen_for(cycle.now)) > 0:
         unit.blocker = Blocker(Code.FROZEN, seconds=frozen)
     else:
         return True
     return False
+
+
+def _tie(unit: Unit) -> Blocker:
+    """What its user has written that keeps it at its size."""
+    facts = unit.facts
+    if facts.pause:
+        return _PAUSED
+    return _PINNED if facts.pin else Blocker(Code.FIXED, detail=facts.fixed)
 
 
 def _starting(cycle: Cycle, unit: Unit) -> bool:

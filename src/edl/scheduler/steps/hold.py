@@ -22,13 +22,13 @@ from edl.scheduler.reasons.codes import Code
 from edl.scheduler.settings import REFUSED_FOR, SHAPE_BACKOFF, SHAPE_BACKOFF_MAX
 from edl.scheduler.snapshot.types import NOWHERE
 from edl.scheduler.steps.refused_grants import give_back, recall_refusals
-from edl.scheduler.unit import PlacementState, Unit
+from edl.scheduler.unit import PlacementState, Unit, raise_floor
 
 
 def hold(cycle: Cycle) -> None:
     back_off_shapes(cycle)
     recall_refusals(cycle)
-    holding = [unit for unit in cycle.units if not _unchanged(unit) and _prepare(cycle, unit)]
+    holding = [unit for unit in cycle.units if not unit.at_rest and _prepare(cycle, unit)]
     holding.sort(key=lambda unit: unit.tie)
     for unit in holding:  # everyone's minimum before anyone's more
         place_up_to(cycle.cluster, unit, unit.pods_at(min(unit.size, unit.floor)))
@@ -36,20 +36,8 @@ def hold(cycle: Cycle) -> None:
         place_up_to(cycle.cluster, unit, unit.pods_at(unit.size))
         _shrink_to_placed(cycle.cluster, unit)
     for unit in cycle.active:
-        if unit.size >= unit.minimum:
-            unit.floor = unit.minimum  # what was granted for a raised minimum is not taken back, though not reached yet
-
-
-def _unchanged(unit: Unit) -> bool:
-    """Exactly the pods of its last target are there: nothing to do."""
-    facts = unit.facts
-    if facts.state != "active":
-        return facts.state == "invalid"
-    if facts.unbound or unit.initial_size < unit.floor or unit.initial_size > unit.ceiling:
-        return False
-    if facts.done:
-        return False
-    return facts.live == unit.pods_at(unit.initial_size) and (not unit.sizes or unit.initial_size in unit.sizes)
+        if not unit.at_rest:  # `plan_cache` has done it for the others
+            raise_floor(unit)
 
 
 def _prepare(cycle: Cycle, unit: Unit) -> bool:

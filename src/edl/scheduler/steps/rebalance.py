@@ -26,6 +26,7 @@ from edl.scheduler.steps.reclaim import can_give, instances_by_node, leavers_nee
 from edl.scheduler.unit import Unit
 
 MAX_TRIES = 512
+_ABOUT = 1.0 + 1e-9
 _HELPED_BY_CAPACITY = (Code.NO_ROOM, Code.PROMISED, Code.LOAD, Code.QUOTA)
 
 
@@ -33,13 +34,29 @@ def rebalance(cycle: Cycle) -> None:
     donors = [unit for unit in cycle.active if _may_donate(cycle, unit)]
     if not donors:
         return
-    richest = max(unit.share for unit in donors)
+    reach = _Reach(donors)
     forced = not all(unit.gpu for unit in donors)
     receivers = [
-        unit for unit in cycle.active if _may_receive(unit) and (unit.share < richest or (forced and unit.gpu))
+        unit for unit in cycle.active if _may_receive(unit) and ((forced and unit.gpu) or reach.includes(unit))
     ]
     if receivers:
         Rebalancer(cycle, donors).run(receivers)
+
+
+class _Reach:
+    """The shares that some donor could add to, by what `closer` asks of the two: others need not be tried.
+
+    In floats, so a little more than that."""
+
+    def __init__(self, donors: list[Unit]) -> None:
+        ends = [(unit.share - unit.weight, 2 * unit.share - unit.weight) for unit in donors]
+        self._above = max(end for end, _ in ends) * _ABOUT
+        self._twice = max(end for _, end in ends) * _ABOUT
+
+    def includes(self, receiver: Unit) -> bool:
+        weight = receiver.resource_score / receiver.priority
+        share = receiver.size * weight
+        return share < self._above and 2 * share + weight < self._twice
 
 
 def _may_donate(cycle: Cycle, unit: Unit) -> bool:
@@ -51,9 +68,9 @@ def _may_donate(cycle: Cycle, unit: Unit) -> bool:
 
 def _may_receive(unit: Unit) -> bool:
     """It wanted to grow in this cycle and only capacity was missing."""
-    if unit.blocker is None or unit.blocker.code not in _HELPED_BY_CAPACITY:
+    if unit.blocker is None or unit.blocker.code not in _HELPED_BY_CAPACITY or unit.size <= 0:
         return False
-    return unit.size > 0 and not (unit.incomplete or unit.promised or unit.raising)
+    return not (unit.incomplete or unit.promised or (unit.size < unit.minimum and unit.raising))
 
 
 class Rebalancer:

@@ -5,6 +5,8 @@ counts though the number is the same; `edl resume` asks for the end of a hold. W
 was obeyed, are in status too, so that a change of leaders changes neither.
 """
 
+from collections.abc import Iterable
+
 from edl.api.annotations import scale_request
 from edl.scheduler.cycle import Cycle
 from edl.scheduler.memory import UserSize
@@ -15,9 +17,11 @@ from edl.scheduler.unit import Unit
 
 
 def apply_user_sizes(cycle: Cycle) -> None:
-    _recall_user_sizes(cycle)
     resized, remembered = {id(unit) for unit in cycle.resized_by_user}, cycle.memory.requests
-    for unit in cycle.active:
+    everyone = resized or remembered or cycle.memory.user_sizes
+    perhaps = cycle.active if everyone else [unit for unit in cycle.active if unit.asks]
+    _recall_user_sizes(cycle, perhaps)
+    for unit in perhaps:
         if unit.facts.request or unit.facts.obeyed or unit.key in remembered or id(unit) in resized:
             size = _asked_size(cycle, unit, resized=id(unit) in resized)
             if size is not None and may_be_resized(unit):
@@ -64,9 +68,9 @@ def may_be_resized(unit: Unit) -> bool:
     return unit.size > 0 and not (unit.facts.pause or unit.incomplete or unit.raising)
 
 
-def _recall_user_sizes(cycle: Cycle) -> None:
+def _recall_user_sizes(cycle: Cycle, units: Iterable[Unit]) -> None:
     """Of the last plan; of a job that no plan is remembered of, from its status."""
-    for unit in cycle.active:
+    for unit in units:
         known = cycle.memory.user_sizes.get(unit.key)
         if known is None and unit.facts.held is not None and unit.key not in cycle.memory.starts:
             known = UserSize(*unit.facts.held)
