@@ -53,8 +53,9 @@ class Cycle:
 
     def _recall_reservations(self) -> None:
         positions = {node.name: position for position, node in enumerate(self.snapshot.nodes)}
-        for unit in self.units:
-            reserved = self.memory.reservations.get(unit.key, {})
+        known = self.memory.reservations
+        for unit in [unit for unit in self.units if unit.key in known]:
+            reserved = known[unit.key]
             for role, facts in enumerate(unit.facts.roles):
                 nodes: list[int] = [
                     positions[name]

@@ -5,6 +5,7 @@ already; then nodes that are filled whole; the rest where it fits most tightly.
 """
 
 from edl.scheduler.placement.cluster_state import ClusterState, Room
+from edl.scheduler.placement.resources import CEILING
 from edl.scheduler.snapshot.types import Shape
 
 
@@ -71,5 +72,17 @@ def _take(chosen: list[int], room: dict[int, int], node: int, count: int) -> Non
 
 
 def _slots(cluster: ClusterState, node: int, shape: Shape, now: bool) -> int:
-    rows = (cluster.free_later[node], cluster.free_now[node]) if now else (cluster.free_later[node],)
-    return max(0, min(row[axis] // amount for row in rows for axis, amount in shape.needs)) if shape.needs else 0
+    if not shape.needs:
+        return 0
+    row, least = cluster.free_later[node], CEILING
+    for axis, amount in shape.needs:
+        slots = row[axis] // amount
+        if slots < least:
+            least = slots
+    if now and least > 0:
+        row = cluster.free_now[node]
+        for axis, amount in shape.needs:
+            slots = row[axis] // amount
+            if slots < least:
+                least = slots
+    return max(0, least)

@@ -126,7 +126,11 @@ def price_of_change(unit: "Unit") -> float:
     left = model.seconds_left(max(unit.size, 1)) if model is not None else None
     if model is not None and model.measured == 1 and (left is None or left >= EXPLORES * pause):
         return 0.0
-    time = PAYS_WITHIN if left is None else min(PAYS_WITHIN, left)
+    return _share_of_time(pause, PAYS_WITHIN if left is None else min(PAYS_WITHIN, left))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _share_of_time(pause: float, time: float) -> float:
     return min(1.0, round(pause / max(time, 1.0), 2))
 
 

@@ -54,13 +54,14 @@ class _Table:
     """All demands in arrays: rows are jobs, columns sizes; the last size is repeated where a job has fewer."""
 
     def __init__(self, demands: Sequence[Demand]) -> None:
-        width = max(len(demand.sizes) for demand in demands)
-        self.sizes = np.array([_padded(demand.sizes, width) for demand in demands], dtype=np.float64)
-        self.speeds = np.array([_padded(demand.speeds, width) for demand in demands])
-        self.weights = np.array([[demand.weight] for demand in demands])
-        self.costs = np.array([[demand.cost] for demand in demands]) * self.sizes
-        self.expected = np.array([[demand.patience] for demand in demands]) * self.costs
-        self.barred = self.sizes > np.array([[demand.most] for demand in demands])
+        curves, numbers = _distinct(demands)
+        width = max(len(demand.sizes) for demand in curves)
+        self.sizes = np.array([_padded(demand.sizes, width) for demand in curves], dtype=np.float64)[numbers]
+        self.speeds = np.array([_padded(demand.speeds, width) for demand in curves], dtype=np.float64)[numbers]
+        self.weights = _column([demand.weight for demand in demands])
+        self.costs = _column([demand.cost for demand in demands]) * self.sizes
+        self.expected = _column([demand.patience for demand in demands]) * self.costs
+        self.barred = self.sizes > _column([demand.most for demand in demands])
         self.barred[:, 0] = False
         self.rows = np.arange(len(demands))
 
@@ -72,6 +73,18 @@ class _Table:
         profit = self.worth(price)[:, None] * self.speeds - price * self.costs
         profit[self.barred] = -np.inf
         return float(self.costs[self.rows, profit.argmax(axis=1)].sum())
+
+
+def _distinct(demands: Sequence[Demand]) -> tuple[list[Demand], list[int]]:
+    """One demand of each curve, and the number of its curve for each: there are few curves, and many jobs."""
+    known: dict[tuple[int, int], int] = {}
+    numbers = [known.setdefault((id(demand.sizes), id(demand.speeds)), len(known)) for demand in demands]
+    first = dict(zip(reversed(numbers), reversed(demands), strict=True))
+    return [first[number] for number in range(len(known))], numbers
+
+
+def _column(values: Sequence[float]) -> Array:
+    return np.array(values, dtype=np.float64)[:, None]
 
 
 def _padded(values: Sequence[float], width: int) -> list[float]:

@@ -39,7 +39,7 @@ def gather(cycle: Cycle, units: Sequence[Unit]) -> None:
     """Units that keep their size, but would be faster with it on one node."""
     for unit in units:
         settled = not (unit.grew or unit.moved or unit.promised or unit.admitted)
-        if settled and len(instances_by_node(unit)) > 1 and gathering_pays(unit):
+        if settled and unit.facts.model is not None and len(instances_by_node(unit)) > 1 and gathering_pays(unit):
             relocate(cycle, unit, unit.size)
 
 
