@@ -12,22 +12,20 @@ TESTS = Path(__file__).parent
 MARK = "mark.case("
 
 
-def named(path: Path) -> Iterator[tuple[str, str]]:
-    """The cases that the tests of a file name, and where: read, not imported, so that every tier counts."""
+def named(path: Path) -> Iterator[str]:
+    """The cases that the marks of a file name: read, not imported, so that every tier counts."""
     text = path.read_text()
     for node in ast.walk(ast.parse(text)) if MARK in text else ():
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-            for mark in node.decorator_list:
-                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.case":
-                    [name] = (ast.literal_eval(argument) for argument in mark.args)
-                    yield name, f"{path.relative_to(TESTS)}::{node.name}"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.case":
+            [argument] = node.args
+            yield ast.literal_eval(argument)
 
 
 def cases() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
-        for name, where in named(path):
-            found.setdefault(name, []).append(where)
+        for name in named(path):
+            found.setdefault(name, []).append(str(path.relative_to(TESTS)))
     return found
 
 
