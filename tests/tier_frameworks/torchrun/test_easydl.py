@@ -17,6 +17,7 @@ from tests.stories.story import Story
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[3]
 HELD = Path(__file__).parent / "held_allreduce.py"
+PATIENT = HELD.with_name("patient_allreduce.py")
 ONE = {"replicas": 1, "resource": {"cpu": "500m"}}
 QUICK = {"EDL_PLAN_SECONDS": "2", "EDL_PLAN_SETTINGS": '{"max_workers": 3}'}
 
@@ -72,7 +73,8 @@ async def test_the_example_is_planned_by_its_pace_and_trains_to_the_end(tmp_path
         story = await Story.begin(backend)
         story.patience = 200.0
         example = Example(story, tmp_path)
-        await example.submit("--steps=300", "--pause=0.1")
+        go = tmp_path / "go"
+        await example.submit("--steps=1000", "--pause=0.1", script=PATIENT, HURRY_AFTER=str(go))
         plan = await story.until(lambda: story.get(JOB_RESOURCES, "allreduce"), "the trainer's first plan")
         assert plan["spec"] == {"selector": {"name": "allreduce"}, "worker": plan["spec"]["worker"]}
         assert plan["spec"]["worker"]["replicas"] == 2
@@ -82,8 +84,9 @@ async def test_the_example_is_planned_by_its_pace_and_trains_to_the_end(tmp_path
 
         await story.until(grown, "a further worker is tried, for the pace is known")
         await story.until(lambda: example.saved_by(3), "and trains with the others")
+        go.touch()
         await example.until_over()
-        assert example.checkpoint()["step"] == 300
+        assert example.checkpoint()["step"] == 1000
 
 
 async def test_workers_come_by_hand_and_a_kill_costs_what_was_not_saved(tmp_path: Path) -> None:
