@@ -9,8 +9,8 @@ from pathlib import Path
 from bench.frameworks.contenders.registry import Contender
 from bench.frameworks.job import Job, Workload
 
-START = 300.0
-"""Seconds after which a job that did not begin to train is given up; on a busy machine imports take minutes."""
+START = 900.0
+"""Seconds after which a job that did not begin to train is given up. On a busy machine imports take minutes."""
 STUCK = 100.0
 """The same for a change: twice what torchrun's own timeouts add up to."""
 
