@@ -9,11 +9,12 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
-from edl.operator.job_service import JobRecord, rendezvous_session
+from edl.operator.job_service import JobRecord
 from edl.operator.job_service.call_limits import ALWAYS, BURST, OPEN, OPEN_IN_ALL, RATE, CallLimits, OpenCalls
 from edl.operator.job_service.memory_budget import MemoryBudget, weight
 from edl.operator.job_service.refusals import RefusedError
-from edl.operator.job_service.rendezvous_session import AGENTS_PER_POD, MAX_MESSAGE, MAX_NAME
+from edl.operator.job_service.rendezvous import session as rendezvous_session
+from edl.operator.job_service.rendezvous.session import AGENTS_PER_POD, MAX_MESSAGE, MAX_NAME
 from edl.operator.job_service.session import MAX_UNKNOWN_PODS, Session
 from edl.operator.job_service.state import MAX_KEYS, JobState, Value, put
 from tests.operator.job_service.test_server import Client, World, call, client, world

@@ -14,7 +14,7 @@ from edl.operator.job_service.call_limits import CallLimits, OpenCalls
 from edl.operator.job_service.calls import revision_of
 from edl.operator.job_service.group_commit import Clock, DurableState
 from edl.operator.job_service.record import JobRecord
-from edl.operator.job_service.rendezvous_session import RendezvousSession
+from edl.operator.job_service.rendezvous.session import RendezvousSession
 from edl.operator.job_service.reported_progress import ReportedProgress
 from edl.operator.job_service.state import HeldSlot, JobState, role_slots
 from edl.operator.throughput.sampling import Sampler

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from edl.operator.job_service.lobby import Lobby
-from edl.operator.job_service.lobby_members import Pods
+from edl.operator.job_service.rendezvous.lobby import Lobby
+from edl.operator.job_service.rendezvous.members import Pods
 from edl.protocol.rendezvous import Hello
 from edl.protocol.rounds import Round, pod_of
 from edl.runtime.torch.agent_state import AgentState

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from edl.api.status import RootCause
 from edl.jobs.core.pods.fail_fast import ROUNDS, FailureKind, failure_kind
-from edl.operator.job_service.lobby_members import Agent
+from edl.operator.job_service.rendezvous.members import Agent
 from edl.protocol.rounds import pod_of
 
 

@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry
 from edl.operator.metrics.jobs import ChangeMetrics
 from edl.protocol.rendezvous import Change, Training
 from edl.protocol.rounds import RoundChange
-from tests.operator.job_service.lobby_world import World
-from tests.operator.job_service.test_lobby_in_place import Living, living
+from tests.operator.job_service.rendezvous.lobby_world import World
+from tests.operator.job_service.rendezvous.test_lobby_in_place import Living, living
 
 
 def switch(world: Living, pod: str, pause: float, received: int = 0) -> None:

@@ -5,7 +5,7 @@ When a peer dies, the workers of all others fail as well, often before anybody h
 
 from collections.abc import Sequence
 
-from edl.operator.job_service.lobby_members import Agent
+from edl.operator.job_service.rendezvous.members import Agent
 from edl.protocol.rendezvous import FailureCause
 
 SETTLE = 2.0  # how long a failure that may be another's fault waits for news of that other

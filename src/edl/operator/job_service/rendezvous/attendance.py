@@ -7,8 +7,8 @@ leader takes everybody for present until `GRACE` has passed, but whose pod has e
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from edl.operator.job_service.lobby_members import Agent, Pods, round_change
-from edl.operator.job_service.partition import Unreached
+from edl.operator.job_service.rendezvous.members import Agent, Pods, round_change
+from edl.operator.job_service.rendezvous.partition import Unreached
 from edl.protocol.rendezvous import Hello, Waiting
 from edl.protocol.rounds import Round, RoundChange, pod_of
 

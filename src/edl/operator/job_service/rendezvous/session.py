@@ -13,10 +13,10 @@ from aiohttp import WSMsgType, web
 from edl.api.status import RootCause
 from edl.operator.job_service import state as states
 from edl.operator.job_service.group_commit import Clock, DurableState
-from edl.operator.job_service.lobby import Lobby
-from edl.operator.job_service.lobby_members import Pods
 from edl.operator.job_service.record import JobRecord
 from edl.operator.job_service.refusals import RefusedError
+from edl.operator.job_service.rendezvous.lobby import Lobby
+from edl.operator.job_service.rendezvous.members import Pods
 from edl.operator.job_service.store import UnavailableError
 from edl.protocol import tagged
 from edl.protocol.rendezvous import AGENT_REPORTS, FailureCause, Hello, Refused, ServiceMessage, Stale

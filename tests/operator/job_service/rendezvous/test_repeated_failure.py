@@ -1,9 +1,9 @@
 """Rounds in which everybody fails alike: the lobby waits for all of them, counts, and forms no third round."""
 
-from edl.operator.job_service.lobby import HOPELESS, Lobby
-from edl.operator.job_service.lobby_members import Pods
 from edl.operator.job_service.record import JobRecord
-from edl.operator.job_service.rendezvous_session import pods_of
+from edl.operator.job_service.rendezvous.lobby import HOPELESS, Lobby
+from edl.operator.job_service.rendezvous.members import Pods
+from edl.operator.job_service.rendezvous.session import pods_of
 from edl.protocol.rendezvous import Failed, Hello, Waiting
 
 NO_MODULE = "ModuleNotFoundError: No module named 'nope'"

@@ -6,11 +6,11 @@ When the disturbance ends, everybody who lives trains in one round, and no chang
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl.operator.job_service.attendance import GRACE
-from edl.operator.job_service.lobby import STRAGGLER
+from edl.operator.job_service.rendezvous.attendance import GRACE
+from edl.operator.job_service.rendezvous.lobby import STRAGGLER
 from edl.protocol.rendezvous import Training
 from edl.protocol.rounds import pod_of
-from tests.operator.job_service.lobby_world import World
+from tests.operator.job_service.rendezvous.lobby_world import World
 
 PODS = "abcdef"
 steps = st.one_of(

@@ -1,7 +1,7 @@
 """Workers that live on: who has to start first is not waited for, and whoever trains goes on."""
 
 from edl.protocol.rendezvous import Failed, Training, Waiting
-from tests.operator.job_service.lobby_world import World
+from tests.operator.job_service.rendezvous.lobby_world import World
 
 
 class Living(World):

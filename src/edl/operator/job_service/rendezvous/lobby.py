@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from edl.jobs.core.pods.fail_fast import OWN_CODES
-from edl.operator.job_service.attendance import GRACE, Attendance
-from edl.operator.job_service.failure_cause import SETTLE, failure_cause
-from edl.operator.job_service.lobby_members import Agent
-from edl.operator.job_service.repeated_failure import RepeatedFailure
+from edl.operator.job_service.rendezvous.attendance import GRACE, Attendance
+from edl.operator.job_service.rendezvous.failure_cause import SETTLE, failure_cause
+from edl.operator.job_service.rendezvous.members import Agent
+from edl.operator.job_service.rendezvous.repeated_failure import RepeatedFailure
 from edl.protocol.rendezvous import (
     AgentReport,
     Failed,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from edl.operator.job_service.partition import Unreached
+from edl.operator.job_service.rendezvous.partition import Unreached
 from edl.protocol.rendezvous import Waiting
-from tests.operator.job_service.test_lobby_in_place import Living, living
+from tests.operator.job_service.rendezvous.test_lobby_in_place import Living, living
 
 
 def told(members: str, *pairs: str, rounds: int = 2) -> dict[str, str]:

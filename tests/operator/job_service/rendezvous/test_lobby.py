@@ -2,13 +2,13 @@
 
 import pytest
 
-from edl.operator.job_service.attendance import GRACE
-from edl.operator.job_service.failure_cause import SETTLE
-from edl.operator.job_service.lobby import QUICK, STRAGGLER, Lobby
-from edl.operator.job_service.lobby_members import Pods
+from edl.operator.job_service.rendezvous.attendance import GRACE
+from edl.operator.job_service.rendezvous.failure_cause import SETTLE
+from edl.operator.job_service.rendezvous.lobby import QUICK, STRAGGLER, Lobby
+from edl.operator.job_service.rendezvous.members import Pods
 from edl.protocol.rendezvous import Hello, Stale, Training, Waiting
 from edl.protocol.rounds import Member, Round, assign_ranks
-from tests.operator.job_service.lobby_world import World
+from tests.operator.job_service.rendezvous.lobby_world import World
 
 
 def formed(*pods: str) -> World:
