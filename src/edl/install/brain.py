@@ -8,7 +8,17 @@ operators create: the pod waits for it.
 from typing import Any
 
 from edl.install.options import PART_OF, QUOTA_CALLS, QUOTA_JOBS, QUOTA_MIB, VERSION, InstallOptions
-from edl.install.pods import RESTRICTED, TMP, USER, log_arguments, placement, pod_metadata, pull_secrets
+from edl.install.pods import (
+    TMP,
+    USER,
+    https_container,
+    https_service,
+    log_arguments,
+    one_pod,
+    placement,
+    pod_metadata,
+    pull_secrets,
+)
 from edl.operator.settings import BRAIN, BRAIN_PORT
 
 SELECTOR = {"app.kubernetes.io/name": BRAIN}
@@ -18,7 +28,8 @@ DATABASE_KEY = "url"  # in the Secret that names a PostgreSQL
 
 
 def brain_objects(options: InstallOptions) -> list[dict[str, Any]]:
-    return [*([_claim(options)] if claims(options) else []), _service(options), _deployment(options)]
+    service = https_service(_metadata(options), SELECTOR, BRAIN_PORT)
+    return [*([_claim(options)] if claims(options) else []), service, _deployment(options)]
 
 
 def claims(options: InstallOptions) -> bool:
@@ -40,25 +51,9 @@ def _claim(options: InstallOptions) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": _metadata(options), "spec": spec}
 
 
-def _service(options: InstallOptions) -> dict[str, Any]:
-    port = {"name": "https", "port": BRAIN_PORT, "targetPort": "https", "protocol": "TCP"}
-    spec = {"selector": SELECTOR, "ports": [port]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(options), "spec": spec}
-
-
 def _deployment(options: InstallOptions) -> dict[str, Any]:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": _metadata(options),
-        "spec": {
-            "replicas": 1,
-            "revisionHistoryLimit": 3,
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": SELECTOR},
-            "template": {"metadata": pod_metadata(options, LABELS), "spec": _pod(options)},
-        },
-    }
+    template = {"metadata": pod_metadata(options, LABELS), "spec": _pod(options)}
+    return one_pod(_metadata(options), SELECTOR, template, strategy={"type": "Recreate"})
 
 
 def _pod(options: InstallOptions) -> dict[str, Any]:
@@ -80,28 +75,17 @@ def _pod(options: InstallOptions) -> dict[str, Any]:
 
 
 def _container(options: InstallOptions) -> dict[str, Any]:
-    return {
-        "name": "brain",
-        "image": options.whole_image,
-        "imagePullPolicy": options.pull_policy,
-        "args": arguments(options),
-        "env": _environment(options),
-        "ports": [{"name": "https", "containerPort": BRAIN_PORT, "protocol": "TCP"}],
-        "startupProbe": _probe("/healthz", periodSeconds=2, failureThreshold=60),
-        "livenessProbe": _probe("/healthz", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
-        # Not ready while its database does not answer: it is seen, and trainers are refused at once.
-        "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5, failureThreshold=3),
-        "resources": {
-            "requests": {"cpu": options.brain_cpu, "memory": options.brain_memory},
-            "limits": {"memory": options.brain_memory_limit},
-        },
-        "securityContext": RESTRICTED,
-        "volumeMounts": [
-            {"name": "tmp", "mountPath": "/tmp"},
-            {"name": "history", "mountPath": HOME},
-            {"name": "proof", "mountPath": PROOF, "readOnly": True},
-        ],
+    """Not ready while its database does not answer: it is seen, and trainers are refused at once."""
+    resources = {
+        "requests": {"cpu": options.brain_cpu, "memory": options.brain_memory},
+        "limits": {"memory": options.brain_memory_limit},
     }
+    mounts: list[dict[str, Any]] = [
+        {"name": "history", "mountPath": HOME},
+        {"name": "proof", "mountPath": PROOF, "readOnly": True},
+    ]
+    env = _environment(options)
+    return https_container(options, "brain", arguments(options), BRAIN_PORT, resources, env=env, mounts=mounts)
 
 
 def arguments(options: InstallOptions) -> list[str]:
@@ -136,7 +120,3 @@ def _environment(options: InstallOptions) -> list[dict[str, Any]]:
         reference = {"secretKeyRef": {"name": options.brain_database, "key": DATABASE_KEY}}
         found.append({"name": "EDL_BRAIN_DATABASE", "valueFrom": reference})
     return [*found, *options.extra_env]
-
-
-def _probe(path: str, **timing: int) -> dict[str, Any]:
-    return {"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}, **timing}

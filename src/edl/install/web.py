@@ -9,7 +9,16 @@ from typing import Any
 
 from edl.install.options import PART_OF, VERSION, WEB, WEB_PORT, InstallOptions
 from edl.install.permissions import READ, Permission
-from edl.install.pods import RESTRICTED, TMP, log_arguments, placement, pod_metadata, pull_secrets
+from edl.install.pods import (
+    TMP,
+    https_container,
+    https_service,
+    log_arguments,
+    one_pod,
+    placement,
+    pod_metadata,
+    pull_secrets,
+)
 from edl.jobs.registry import KINDS
 from edl.operator.settings import BRAIN, BRAIN_PORT, READER_TOKEN
 
@@ -26,7 +35,7 @@ def web_objects(options: InstallOptions) -> list[dict[str, Any]]:
         _role(options),
         _binding(options),
         _way_in(options),
-        _service(options),
+        https_service(_metadata(options), SELECTOR, 443),
         _deployment(options),
     ]
 
@@ -78,25 +87,10 @@ def _way_in(options: InstallOptions) -> dict[str, Any]:
     return {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": _metadata(options), "rules": rules}
 
 
-def _service(options: InstallOptions) -> dict[str, Any]:
-    port = {"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP"}
-    spec = {"selector": SELECTOR, "ports": [port]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(options), "spec": spec}
-
-
 def _deployment(options: InstallOptions) -> dict[str, Any]:
     """One pod: sessions are in its memory."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": _metadata(options),
-        "spec": {
-            "replicas": 1,
-            "revisionHistoryLimit": 3,
-            "selector": {"matchLabels": SELECTOR},
-            "template": {"metadata": pod_metadata(options, LABELS), "spec": _pod(options)},
-        },
-    }
+    template = {"metadata": pod_metadata(options, LABELS), "spec": _pod(options)}
+    return one_pod(_metadata(options), SELECTOR, template)
 
 
 def _pod(options: InstallOptions) -> dict[str, Any]:
@@ -118,27 +112,16 @@ def _pod(options: InstallOptions) -> dict[str, Any]:
 
 
 def _container(options: InstallOptions) -> dict[str, Any]:
-    return {
-        "name": "web",
-        "image": options.whole_image,
-        "imagePullPolicy": options.pull_policy,
-        "args": arguments(options),
-        **({"env": options.extra_env} if options.extra_env else {}),
-        "ports": [{"name": "https", "containerPort": WEB_PORT, "protocol": "TCP"}],
-        "startupProbe": _probe("/healthz", periodSeconds=2, failureThreshold=60),
-        "livenessProbe": _probe("/healthz", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
-        "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5, failureThreshold=3),
-        "resources": {
-            "requests": {"cpu": "50m", "memory": options.web_memory},
-            "limits": {"memory": options.web_memory_limit},
-        },
-        "securityContext": RESTRICTED,
-        "volumeMounts": [
-            {"name": "tmp", "mountPath": "/tmp"},
-            {"name": "tls", "mountPath": TLS, "readOnly": True},
-            {"name": "proof", "mountPath": PROOF, "readOnly": True},
-        ],
+    resources = {
+        "requests": {"cpu": "50m", "memory": options.web_memory},
+        "limits": {"memory": options.web_memory_limit},
     }
+    mounts = [
+        {"name": "tls", "mountPath": TLS, "readOnly": True},
+        {"name": "proof", "mountPath": PROOF, "readOnly": True},
+    ]
+    env = options.extra_env
+    return https_container(options, "web", arguments(options), WEB_PORT, resources, env=env, mounts=mounts)
 
 
 def arguments(options: InstallOptions) -> list[str]:
@@ -161,7 +144,3 @@ def arguments(options: InstallOptions) -> list[str]:
         *(["--actions"] if options.web_actions else []),
         *[one for one in log_arguments(options) if one != "--verbose"],
     ]
-
-
-def _probe(path: str, **timing: int) -> dict[str, Any]:
-    return {"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}, **timing}
