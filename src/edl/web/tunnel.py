@@ -16,7 +16,7 @@ from aiohttp import web
 from edl.kube.auth.credentials import ClientConfig
 from edl.kube.rest.errors import ApiError, KubeError
 from edl.kube.rest.transport import HttpTransport, Request, Response
-from edl.serving.http import serve_app
+from edl.serving.http import proved, serve_app
 from edl.web.access.origin import LOOPBACK, OURS, check_origin
 from edl.web.access.viewers import TOKEN_HEADER
 from edl.web.errors import RefusedError, not_found
@@ -24,6 +24,7 @@ from edl.web.static import HEADERS
 from edl.web.types import Code, Refusal
 
 SERVICE, PORT = "edl-web", 443
+API = "/api/"
 SENT = (TOKEN_HEADER, OURS, "If-None-Match")
 RETURNED = ("Content-Type", "Content-Encoding", "ETag", "Cache-Control", "Vary", "X-Accel-Buffering")
 BODY = 64 << 10
@@ -105,6 +106,8 @@ class Tunnel:
                 headers={name: request.headers[name] for name in SENT if name in request.headers},
             )
             async with self._transport.stream(asked) as answer:
+                if path.startswith(API) and answer.code == 200:
+                    proved(request)  # the page has checked who calls
                 return await _answered(request, answer)
         except RefusedError as error:
             return _refused(error.status, str(error), error.code)
