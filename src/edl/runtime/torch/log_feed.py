@@ -90,8 +90,7 @@ class LogFeed:
                     more = self._step()
                     pause = self._every
                 except NotNowError as error:
-                    level = logging.INFO if pause <= self._every else logging.DEBUG  # once is enough
-                    log.log(level, "logs of this pod are not kept for now: %s", error)
+                    log.debug("logs of this pod are not kept for now: %s", error)  # no business of who reads its log
                     self._access = None  # the Brain may be elsewhere by now, and a token does not last for ever
                     more, pause = False, min(max(pause, self._every) * 2, LONGEST_PAUSE)
                 if closing and not more:
