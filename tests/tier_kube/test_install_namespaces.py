@@ -1,6 +1,7 @@
 """EDL limited to some namespaces on a real cluster: jobs there train, those elsewhere are left alone, and what it may
 do follows."""
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -18,19 +19,22 @@ pytestmark = [
     pytest.mark.xdist_group("cluster"),
 ]
 
+NUMBERS = itertools.count()
+
 
 @pytest.fixture
 def inside(cluster: Kubectl, installation: Installation) -> Iterator[Kubectl]:
-    """kubectl in the only namespace that the operator is for."""
-    cluster("create", "namespace", "edl-inside")
-    made = cluster.within("edl-inside")
+    """kubectl in the only namespace that the operator is for. Each has its own: one that is deleted takes a while."""
+    name = f"edl-inside-{next(NUMBERS)}"
+    cluster("create", "namespace", name)
+    made = cluster.within(name)
     try:
         eventually(lambda: made.find("serviceaccounts", "default"), within=20, what="the default service account")
-        installation.present("--no-brain", "--namespaces", "edl-inside")
+        installation.present("--no-brain", "--namespaces", name)
         yield made
     finally:
         installation.absent()
-        cluster("delete", "namespace", "edl-inside", "--wait=false")
+        cluster("delete", "namespace", name, "--wait=false")
 
 
 def may(kubectl: Kubectl, verb: str, what: str) -> bool:
