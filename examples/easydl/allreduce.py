@@ -71,6 +71,7 @@ def main() -> None:
                 save(options.checkpoint, {"step": step, "workers": world, "model": model.state_dict()})
                 print(f"step {step} of {options.steps} with {world} workers: loss {loss.item():.4f}", flush=True)
     dist.barrier()  # nobody leaves while others still exchange gradients
+    del parallel  # first: torch can hang if a group goes with the model that uses it (pytorch#56297)
     dist.destroy_process_group()
 
 

@@ -61,6 +61,7 @@ def main() -> None:
         checkpoints.save(step, model=parallel, optimizer=optimizer)
         time.sleep(max(0.0, options.pause - (time.monotonic() - started)))
     dist.barrier()  # nobody leaves while others still exchange gradients
+    del parallel  # first: torch can hang if a group goes with the model that uses it (pytorch#56297)
     dist.destroy_process_group()
 
 
