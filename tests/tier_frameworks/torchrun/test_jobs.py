@@ -79,7 +79,7 @@ async def test_a_worker_that_hangs_is_replaced_though_the_script_reports_nothing
     elastic = training.elastic
     await training.submit(2, 2, notes={"edl.dev/stall-timeout": "8s"})
     await training.until_world(2)
-    hung = max(of_pod(training.uid, "j-worker-1"))  # the youngest process of the pod is the one that trains
+    hung = of_pod(training.uid, "j-worker-1")[-1]  # the youngest process of the pod is the one that trains
     os.kill(hung, signal.SIGSTOP)
     await training.until_world(2)
     events = (await elastic.client.list(EVENTS, namespace=elastic.namespace)).items

@@ -64,7 +64,7 @@ class Scene:
     async def disturb(self) -> None:
         """So that all meet again."""
         name = (await self.training.elastic.workers())[0]
-        os.kill(max(of_pod(self.training.uid, name)), signal.SIGKILL)  # the youngest process of a pod trains
+        os.kill(of_pod(self.training.uid, name)[-1], signal.SIGKILL)  # the youngest process of a pod trains
 
     @property
     def killers(self) -> dict[str, Callable[[Hit], Awaitable[None]]]:
