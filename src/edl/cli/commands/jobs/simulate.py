@@ -50,15 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--takes", metavar="TIME", help="with -f and --live: how long jobs need at their minimum that do not say it"
     )
     add_cluster_options(parser)
-    parser.add_argument("--nodes", type=int, default=16, metavar="N", help="nodes of the cluster (default 16)")
-    parser.add_argument("--gpu", type=int, default=4, metavar="N", help="GPUs of a node (default 4)")
-    parser.add_argument(
-        "--node-changes", metavar="FILE.csv", help="nodes that come and go: t_s, event (add, remove, end), nodes"
-    )
-    parser.add_argument(
-        "--foreign", metavar="FILE.csv", help="GPUs that pods of others want, who come first: t_s, gpus from then on"
-    )
-    parser.add_argument("--regime", metavar="NAME", help="rows of --node-changes with this regime")
+    _cluster_arguments(parser)
     parser.add_argument(
         "--policy",
         default=DEFAULT_POLICY,
@@ -72,6 +64,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help=f"a setting of the scheduler: {', '.join(SETTABLE)}",
     )
+    _run_arguments(parser)
+
+
+def _cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=16, metavar="N", help="nodes of the cluster (default 16)")
+    parser.add_argument("--gpu", type=int, default=4, metavar="N", help="GPUs of a node (default 4)")
+    parser.add_argument(
+        "--node-changes", metavar="FILE.csv", help="nodes that come and go: t_s, event (add, remove, end), nodes"
+    )
+    parser.add_argument(
+        "--foreign", metavar="FILE.csv", help="GPUs that pods of others want, who come first: t_s, gpus from then on"
+    )
+    parser.add_argument("--regime", metavar="NAME", help="rows of --node-changes with this regime")
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--declare-work", action="store_true", help="jobs declare the work that they have left")
     parser.add_argument(
         "--work-error",

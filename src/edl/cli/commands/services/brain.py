@@ -73,6 +73,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("EDL_BRAIN_SHARE_HISTORY", "") not in ("", "0", "false"),
         help="jobs learn from those of every namespace, not only of their own ($EDL_BRAIN_SHARE_HISTORY=1)",
     )
+    _quota_arguments(parser)
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="json: an object per line (%(default)s)"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="log in detail")
+    _kept_arguments(parser)
+    _words(parser)
+
+
+def _quota_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quota-jobs", metavar="N", type=_positive, default=2000, help="jobs kept of each namespace (%(default)s)"
     )
@@ -82,10 +92,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quota-calls", metavar="N", type=_positive, default=100, help="calls a second of each (%(default)s)"
     )
-    parser.add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="json: an object per line (%(default)s)"
-    )
-    parser.add_argument("-v", "--verbose", action="store_true", help="log in detail")
+
+
+def _kept_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--history-days", metavar="N", type=_positive, default=90, help="days for which history is kept (%(default)s)"
     )
@@ -101,6 +110,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--logs-quota-mib", metavar="N", type=_positive, default=128, help="and of each namespace (%(default)s)"
     )
+
+
+def _words(parser: argparse.ArgumentParser) -> None:
     subcommands = parser.add_subparsers(dest="word", metavar="WORD")
     plan = subcommands.add_parser(
         "plan",

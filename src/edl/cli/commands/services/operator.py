@@ -21,38 +21,11 @@ ORDER = 210
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from edl.scheduler.policies.registry import DEFAULT_POLICY, POLICIES
-
     parser.add_argument("--kubeconfig", metavar="FILE", help="the cluster (default: $KUBECONFIG, else `edl up`'s)")
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", default="edl-system", help="where its lease and Secret live (%(default)s)"
     )
-    parser.add_argument(
-        "--policy", choices=tuple(POLICIES), default=DEFAULT_POLICY, help="how sizes are decided (%(default)s)"
-    )
-    parser.add_argument(
-        "--max-load", metavar="X", default="0.97", help="share of the CPU that growth may use (%(default)s)"
-    )
-    parser.add_argument(
-        "--available",
-        choices=("limits", "requests"),
-        default="limits",
-        help="what counts as used: limits or requests (%(default)s)",
-    )
-    parser.add_argument(
-        "--scale-hold",
-        metavar="SECONDS",
-        type=float,
-        default=300.0,
-        help="how long a size set by `kubectl scale` is held (%(default)g)",
-    )
-    parser.add_argument(
-        "--stalled-after",
-        metavar="SECONDS",
-        type=_seconds,
-        default=600.0,
-        help="a running job is Stalled after so long without progress, unless it names a time; 0: never (%(default)g)",
-    )
+    _size_arguments(parser)
     parser.add_argument(
         "--namespaces", metavar="A,B", default="", help="look after jobs of these namespaces only (default: of all)"
     )
@@ -81,6 +54,37 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--log-format", choices=("text", "json"), default="text", help="json: an object per line (%(default)s)"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log every cycle and every call")
+
+
+def _size_arguments(parser: argparse.ArgumentParser) -> None:
+    from edl.scheduler.policies.registry import DEFAULT_POLICY, POLICIES
+
+    parser.add_argument(
+        "--policy", choices=tuple(POLICIES), default=DEFAULT_POLICY, help="how sizes are decided (%(default)s)"
+    )
+    parser.add_argument(
+        "--max-load", metavar="X", default="0.97", help="share of the CPU that growth may use (%(default)s)"
+    )
+    parser.add_argument(
+        "--available",
+        choices=("limits", "requests"),
+        default="limits",
+        help="what counts as used: limits or requests (%(default)s)",
+    )
+    parser.add_argument(
+        "--scale-hold",
+        metavar="SECONDS",
+        type=float,
+        default=300.0,
+        help="how long a size set by `kubectl scale` is held (%(default)g)",
+    )
+    parser.add_argument(
+        "--stalled-after",
+        metavar="SECONDS",
+        type=_seconds,
+        default=600.0,
+        help="a running job is Stalled after so long without progress, unless it names a time; 0: never (%(default)g)",
+    )
 
 
 def _service_arguments(parser: argparse.ArgumentParser) -> None:
