@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from edl.runtime.environment import Environment
-from edl.runtime.torch.progress_call import ProgressCall
+from edl.runtime.torch.service_call import ProgressCall
 
 TICK = 0.1
 EVERY = 1.0  # seconds between reports

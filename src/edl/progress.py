@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, SupportsFloat
 
 from edl.runtime.environment import Environment
-from edl.runtime.torch.progress_call import ProgressCall
+from edl.runtime.torch.service_call import ProgressCall
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from edl.runtime.environment import Environment
-from edl.runtime.torch.progress_call import ProgressCall
+from edl.runtime.torch.service_call import ProgressCall
 
 log = logging.getLogger(__name__)
 

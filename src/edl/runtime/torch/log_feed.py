@@ -4,7 +4,6 @@ The job service says where the Brain is, with a token that speaks for this job a
 the Brain does not take in time is given up, the oldest first. Needs the standard library alone.
 """
 
-import http.client
 import json
 import logging
 import random
@@ -13,12 +12,12 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from edl.runtime.environment import Environment
 from edl.runtime.tls import tls_context
 from edl.runtime.torch.log_backlog import Backlog
+from edl.runtime.torch.service_call import Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -27,15 +26,6 @@ TIMEOUT = 5.0
 CHUNK = 256 << 10
 NO_BRAIN = "no-brain"  # the code by which the job service says so
 LATER = (401, 408, 425, 429, 500, 502, 503, 504)
-
-
-@dataclass(frozen=True)
-class Access:
-    """Where the job's logs go at the Brain, and what opens it."""
-
-    url: str
-    token: str
-    tls: ssl.SSLContext | None
 
 
 class NotNowError(Exception):
@@ -52,7 +42,7 @@ class LogFeed:
     def __init__(self, env: Environment, leads: Callable[[], bool], *, every: float = EVERY) -> None:
         self._env, self._leads, self._every = env, leads, every
         self._backlog = Backlog()
-        self._access: Access | None = None
+        self._access: Endpoint | None = None
         self._number, self._chunk = 0, b""  # what is on its way
         self._unwanted = False
         self._closing = threading.Event()
@@ -109,18 +99,18 @@ class LogFeed:
             self._chunk = b""
         return bool(self._backlog)
 
-    def _find(self) -> Access:
+    def _find(self) -> Endpoint:
         env = self._env
         url = f"{env.service_url.rstrip('/')}/v1/jobs/{_quoted(env.namespace, env.job)}/brain"
-        status, body = _call("GET", Access(url, env.token, _tls(url, env.service_ca)))
+        status, body = _call("GET", Endpoint(url, env.token, _tls(url, env.service_ca)))
         if body.get("code") == NO_BRAIN or (status == 200 and not body.get("logs")):
             raise UnwantedError("there is no Brain that wants them")
         if status != 200:  # a leader that has just begun may not know the job yet
             raise NotNowError(f"the job service answers {status}")
         url = f"{str(body['url']).rstrip('/')}/v1/jobs/{_quoted(env.namespace, env.job, env.uid)}/logs"
-        return Access(url, str(body["token"]), _tls(url, str(body.get("ca") or "")))
+        return Endpoint(url, str(body["token"]), _tls(url, str(body.get("ca") or "")))
 
-    def _post(self, access: Access) -> None:
+    def _post(self, access: Endpoint) -> None:
         """A chunk that is posted again has the number it had."""
         lines = self._chunk.decode(errors="replace")
         chunk = {"pod": self._env.pod, "number": self._number, "lines": lines, "leads": self._leads()}
@@ -129,24 +119,13 @@ class LogFeed:
             raise (NotNowError if status in LATER else UnwantedError)(f"the Brain answers {status}")
 
 
-def _call(method: str, access: Access, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
-    parts = urllib.parse.urlsplit(access.url)
-    headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
-    connection = (
-        http.client.HTTPSConnection(parts.netloc, timeout=TIMEOUT, context=access.tls)
-        if access.tls
-        else http.client.HTTPConnection(parts.netloc, timeout=TIMEOUT)
-    )
+def _call(method: str, endpoint: Endpoint, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
     try:
-        connection.request(method, parts.path, body, headers)
-        answer = connection.getresponse()
-        text = answer.read(1 << 20)
-        said = json.loads(text) if answer.getheader("Content-Type", "").startswith("application/json") else {}
-        return answer.status, said if isinstance(said, dict) else {}
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        answer = endpoint.call(method, body, timeout=TIMEOUT)
+        said = json.loads(answer.body) if answer.content_type.startswith("application/json") else {}
+    except (OSError, ValueError) as error:
         raise NotNowError(f"{type(error).__name__}: {error}") from error
-    finally:
-        connection.close()
+    return answer.status, said if isinstance(said, dict) else {}
 
 
 def _tls(url: str, ca: str) -> ssl.SSLContext | None:

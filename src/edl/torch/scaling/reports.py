@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edl.runtime.environment import Environment
-from edl.runtime.torch.progress_call import ProgressCall
+from edl.runtime.torch.service_call import ProgressCall
 from edl.torch.engine import Engine
 from edl.torch.scaling.pace import Pace
 
