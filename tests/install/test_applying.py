@@ -28,6 +28,7 @@ Data = dict[str, Any]
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+REVISION = "deployment.kubernetes.io/revision"  # by the controller of Deployments
 SPACE = {"apiVersion": "v1", "kind": "Namespace"}
 
 
@@ -45,13 +46,18 @@ def objects(**choices: Any) -> list[Data]:
     return [body for body in made if body["kind"] not in UNKNOWN]
 
 
-async def seen(client: Client, made: list[Data]) -> dict[tuple[str, str], str]:
-    """The version of every object."""
+async def seen(client: Client, made: list[Data]) -> dict[tuple[str, str], Data]:
+    """Every object with all that is ours of it. What controllers write meanwhile, and so the version, is theirs."""
     found = {}
     for body in made:
         metadata = body["metadata"]
         live = await client.get(resource_of(body), metadata["name"], namespace=metadata.get("namespace"))
-        found[body["kind"], metadata["name"]] = live["metadata"]["resourceVersion"]
+        whole = live["metadata"]
+        whole.pop("resourceVersion")
+        whole["annotations"] = {key: text for key, text in whole.get("annotations", {}).items() if key != REVISION}
+        whole["managedFields"] = [one for one in whole.get("managedFields", []) if one["manager"] == MANAGER]
+        live.pop("status", None)
+        found[body["kind"], metadata["name"]] = live
     return found
 
 
@@ -61,6 +67,8 @@ async def test_applying_twice_changes_nothing(client: Client) -> None:
     before = await seen(client, made)
     await apply_all(client, made, lambda line: None)
     assert await seen(client, made) == before
+    await apply_all(client, objects(max_load="0.5"), lambda line: None)
+    assert await seen(client, made) != before
 
 
 async def test_objects_of_options_that_were_dropped_go_and_nothing_else(client: Client) -> None:
