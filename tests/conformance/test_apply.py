@@ -1,5 +1,6 @@
 """Server-side apply: ownership, conflicts, and what is left when a manager changes its mind."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -32,6 +33,16 @@ async def test_apply_creates(t: Trace) -> None:
 async def test_apply_again_changes_nothing(t: Trace) -> None:
     first = await t.apply(f"{t.core}/configmaps/m", config(a="1"), code=201)
     again = await t.apply(f"{t.core}/configmaps/m", config(a="1"), code=200)
+    assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+async def test_apply_again_changes_nothing_where_a_default_fills_what_it_replaces(t: Trace) -> None:
+    named = [{"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    body = workload("Deployment", template=template(containers=[container(env=named)]))
+    path = f"{t.group('apps/v1')}/deployments/w"
+    first = await t.apply(path, body, code=201)
+    await asyncio.sleep(1.1)  # times are kept in whole seconds
+    again = await t.apply(path, body, code=200)
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
