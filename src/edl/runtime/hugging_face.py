@@ -3,7 +3,9 @@
 Called in the agent's process, whose environment the training processes inherit. What the user has set counts.
 """
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -19,6 +21,7 @@ def offer_progress_server(env: MutableMapping[str, str]) -> None:
         return
     try:
         folder = Path(tempfile.mkdtemp(prefix="edl-progress-"))  # ours alone: the token is in it
+        atexit.register(_remove, folder, os.getpid())
         token, authority = folder / "token", folder / "ca.crt"
         token.write_text(here.token)
         authority.write_text(here.service_ca)
@@ -29,3 +32,9 @@ def offer_progress_server(env: MutableMapping[str, str]) -> None:
     env[TOKEN_FILE] = str(token)
     if here.service_ca:
         env[CA_FILE] = str(authority)
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """A process that the agent forked ends before the agent does, and has this handler too."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
