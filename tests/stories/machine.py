@@ -109,6 +109,9 @@ async def machine(root: Path, services: Sequence[tuple[str, Sequence[str]]], *, 
                 await (await reach(made, 0)).close()
         await (await reach(made, nodes)).close()
         yield made
+    except BaseException:
+        print(made.logs())
+        raise
     finally:
         tending.cancel()
         await asyncio.gather(tending, return_exceptions=True)

@@ -11,7 +11,6 @@ as an operator, are handed to it:
 import asyncio
 import logging
 import os
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -42,6 +41,7 @@ from edl.embedded.streaming.streams import NODE_CLIENT
 from edl.kube.rest.client import Client
 from edl.kube.rest.errors import ApiError
 from edl.kube.rest.rate_limiter import RateLimiter
+from edl.serving.lasting_port import is_free, lasting_port
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ def _server(home: Home, authority: Authority, settings: ClusterSettings, stack: 
     return Server(
         home.store,
         tokens={home.token: ADMIN},
-        port=_named_port(settings.port) if settings.port else _free_port(home.last_port()),
+        port=_named_port(settings.port) if settings.port else _port_of(home),
         tls=authority.server_context(authority.issue("kube-apiserver", hosts=hosts)),
         root_ca=authority.pair.certificate.decode(),
         node_tls=_node_client(authority),
@@ -190,21 +190,15 @@ def _node_client(authority: Authority) -> ssl.SSLContext:
 
 
 def _named_port(port: int) -> int:
-    if _free_port(port) != port:
+    if not is_free("127.0.0.1", port):
         raise PortTakenError(f"port {port} of this machine is taken; name another one, or none for any that is free")
     return port
 
 
-def _free_port(wanted: int) -> int:
-    """The port if it is free, else 0: any."""
-    if wanted:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", wanted))
-            except OSError:
-                return 0
-    return wanted
+def _port_of(home: Home) -> int:
+    """Where it was the last time, else one that it can have again."""
+    last = home.last_port()
+    return last if last and is_free("127.0.0.1", last) else lasting_port("127.0.0.1")
 
 
 def _host_settings(home: Home, settings: ClusterSettings, server: Server) -> HostSettings:

@@ -38,6 +38,7 @@ from edl.operator.settings import SECRET, SERVICE, WEBHOOK, OperatorSettings, Se
 from edl.operator.throughput.sampling import Sampler
 from edl.protocol.progress import LastProgress, Progress
 from edl.protocol.rounds import RoundChange
+from edl.serving.lasting_port import serve_again
 from edl.throughput.measurements import Measurements
 
 log = logging.getLogger(__name__)
@@ -232,14 +233,12 @@ class JobServiceHost:
 
     async def _serve(self) -> web.AppRunner:
         """If any port will do, the one where running pods know us is best."""
-        settings, tls = self._settings, self._tls
-        known = self._identity.port if settings.port == 0 else 0
-        if known:
-            try:
-                return await self.service.serve(settings.host, known, tls)
-            except OSError as error:
-                log.warning("port %d, where running pods look for the job service, cannot be had: %s", known, error)
-        return await self.service.serve(settings.host, settings.port, tls)
+        settings = self._settings
+
+        async def serve(port: int) -> web.AppRunner:
+            return await self.service.serve(settings.host, port, self._tls)
+
+        return await (serve(settings.port) if settings.port else serve_again(serve, settings.host, self._identity.port))
 
     @contextlib.asynccontextmanager
     async def leading(self, namespace: str) -> AsyncIterator[None]:

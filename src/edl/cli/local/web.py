@@ -8,7 +8,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,6 +21,7 @@ from edl.kube.rest.rate_limiter import RateLimiter
 from edl.kube.rest.transport import HttpTransport
 from edl.operator.reconcile.job_key import JobKey
 from edl.protocol.progress import Progress
+from edl.serving.lasting_port import port_in, serve_again
 from edl.web.access.origin import LOOPBACK
 from edl.web.access.sessions import CODE_SECONDS, Grant, Sessions
 from edl.web.access.viewers import LocalDoor
@@ -111,11 +111,9 @@ async def web(cluster: EmbeddedCluster, *, from_the_start: bool = False) -> Asyn
 
 
 async def listen(server: WebServer, file: Path, stack: AsyncExitStack) -> str:
-    """Where it was last time, else anywhere; `file` says where, also to the next one."""
-    try:
-        runner = await server.serve("127.0.0.1", await asyncio.to_thread(_last_port, file))
-    except OSError:
-        runner = await server.serve("127.0.0.1", 0)
+    """Where it was last time, else where it can be again; `file` says where, also to the next one."""
+    known = await asyncio.to_thread(port_in, file)
+    runner = await serve_again(lambda port: server.serve("127.0.0.1", port), "127.0.0.1", known)
     stack.push_async_callback(runner.cleanup)
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     await asyncio.to_thread(file.write_text, url)
@@ -128,10 +126,3 @@ def history_at(home: Path) -> History:
         return BrainHistory((home / "brain.url").read_text().strip(), key_file(home / "brain.key"))
     except (OSError, ValueError):
         return NoHistory()
-
-
-def _last_port(file: Path) -> int:
-    try:
-        return urlsplit(file.read_text().strip()).port or 0
-    except (OSError, ValueError):
-        return 0
