@@ -25,7 +25,7 @@ class Installation(msgspec.Struct, frozen=True):
     """The resource under which the cluster counts the devices that a JobResource calls gpu."""
 
 
-class Role(msgspec.Struct, frozen=True, kw_only=True):
+class Role(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`min` and `max` are pods beside the job's smallest and largest declared size, which are `sizes`."""
 
     name: str
@@ -47,7 +47,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         return self.overrides.get(index, self.template)
 
 
-class JobView(msgspec.Struct, frozen=True, kw_only=True):
+class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: str
     api_version: str
     resource: str

@@ -107,6 +107,6 @@ def _count(pods: Pods, facts: JobFacts, sign: int) -> None:
     for role, live in zip(facts.roles, facts.live, strict=False):
         if live:
             shape = role.given or role.shape
-            pods[shape] = pods.get(shape, 0) + sign * live
-            if not pods[shape]:
+            left = pods[shape] = pods.get(shape, 0) + sign * live
+            if not left:
                 del pods[shape]

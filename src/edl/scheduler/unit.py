@@ -7,6 +7,8 @@ import bisect
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
+import msgspec
+
 from edl.scheduler.reasons.codes import Blocker, Code
 from edl.scheduler.settings import FREEZE, FREEZE_PAUSES, INTERVAL, PAYS_WITHIN, Weights
 from edl.scheduler.snapshot.types import JobFacts, RoleFacts, UnboundPod
@@ -26,13 +28,10 @@ class PlacementState(IntEnum):
 Placements = dict[tuple[int, PlacementState], int]
 
 
-class LastDecision:
+class LastDecision(msgspec.Struct, gc=False):
     """The decision on a unit in the last plan: shared by the units of all plans that are made of the same facts."""
 
-    __slots__ = ("decision",)
-
-    def __init__(self) -> None:
-        self.decision: object = None
+    decision: object = None
 
 
 class Unit:

@@ -53,7 +53,10 @@ class ObjectMeta(Wire, frozen=True):
     @property
     def controller(self) -> OwnerReference | None:
         """The one owner that manages the object, if any."""
-        return next((owner for owner in self.owner_references if owner.controller), None)
+        for owner in self.owner_references:
+            if owner.controller:
+                return owner
+        return None
 
 
 class Condition(Wire, frozen=True):

@@ -74,9 +74,11 @@ def joined(under: object, over: Iterable[Mapping[str, Any]] | None, key: str) ->
     """Two lists of named things as one; where both name a thing, `over` has it."""
     below = [item for item in under if isinstance(item, Mapping)] if isinstance(under, list | tuple) else []
     above = list(over or ())
+    if not above:
+        return below
     names = {item.get(key) for item in above}
     return [*(item for item in below if item.get(key) not in names), *above]
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, (dict, Mapping)) else {}  # a dict is told far sooner than other mappings

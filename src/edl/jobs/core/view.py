@@ -30,7 +30,7 @@ class ViewFunction(Protocol):
     ) -> JobView: ...
 
 
-class JobTraits(msgspec.Struct, frozen=True, kw_only=True):
+class JobTraits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The parts of a view that each kind reads in its own way."""
 
     resource: str
@@ -50,7 +50,7 @@ class JobTraits(msgspec.Struct, frozen=True, kw_only=True):
     """As in the view; None: it is so once the job has run."""
 
 
-class _Sizes(msgspec.Struct, frozen=True):
+class _Sizes(msgspec.Struct, frozen=True, gc=False):
     least: int
     most: int
     start: int
@@ -108,8 +108,14 @@ def _has_run(job: EdlObject, scale: Scale) -> bool:
 
 def _remembered(scale: Scale) -> dict[str, Any]:
     """What status remembers of sizes, under the same names."""
-    same = ("current", "target", "minimum", "pod_seconds", "rescale_seconds")
-    return {"last_scale_time": _moment(scale.last_scale_time), **{name: getattr(scale, name) for name in same}}
+    return {
+        "current": scale.current,
+        "target": scale.target,
+        "minimum": scale.minimum,
+        "last_scale_time": _moment(scale.last_scale_time),
+        "pod_seconds": scale.pod_seconds,
+        "rescale_seconds": scale.rescale_seconds,
+    }
 
 
 def _sizes(notes: Mapping[str, str], traits: JobTraits, lead: Role) -> _Sizes:

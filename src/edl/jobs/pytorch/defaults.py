@@ -33,8 +33,10 @@ def _spec(spec: ElasticJobSpec) -> ElasticJobSpec:
 def _gathered(spec: ElasticJobSpec) -> ElasticJobSpec:
     """The fields of the run policies, in the place where we read them."""
     policies = [policy for policy in (spec.run_policy, spec.first_run_policy) if policy is not None]
+    if not policies:
+        return spec
     found: dict[str, Any] = {}
     for name in RUN_POLICY:
         values = (getattr(policy, name) for policy in (spec, *policies))
         found[name] = next((value for value in values if value is not None), None)
-    return replace(spec, **found) if policies else spec
+    return replace(spec, **found)

@@ -46,9 +46,9 @@ def has_anti_affinity(spec: PodSpec) -> bool:
 
 def has_pod_rules(spec: PodSpec) -> bool:
     """Whether other pods restrict the nodes that it may go to."""
-    affinity = spec.affinity
+    affinity, spread = spec.affinity, spec.topology_spread_constraints
     wants = affinity is not None and affinity.pod_affinity is not None and bool(affinity.pod_affinity.required)
-    return wants or has_anti_affinity(spec) or any(_binds(one) for one in spec.topology_spread_constraints)
+    return wants or has_anti_affinity(spec) or bool(spread and any(_binds(one) for one in spread))
 
 
 def pods_of(spec: PodSpec, namespace: str, labels: Labels, namespaces: Mapping[str, Labels]) -> Pods:

@@ -50,8 +50,11 @@ class QuotaLedger:
         return pod.charges
 
     def charges(self, spec: PodSpec, namespace: str, requests: Mapping[str, int], limits: Mapping[str, int]) -> Charges:
+        quotas = self._quotas.get(namespace)
+        if not quotas:
+            return ()
         found = []
-        for quota in self._quotas.get(namespace, ()):
+        for quota in quotas:
             if in_scope(spec, quota):
                 for name in sorted(counted_names(quota)):
                     number = self._numbers[namespace, quota.metadata.name, name]

@@ -6,6 +6,8 @@ does. All sums are exact; a tenth of a core ten times is a core.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
+
 from edl.api.kubernetes import quantity
 from edl.api.kubernetes.core import Container, PodSpec, ResourceList, ResourceRequirements
 from edl.api.kubernetes.pod import ContainerStatus
@@ -24,8 +26,18 @@ GPU_NAMES = (
 # Larger than any real machine and small enough that sums of many stay far below 2^63, where numpy would wrap.
 CEILING = 2**56
 _MOST_READ = 1 << 14
-_read: "dict[tuple[int, int], tuple[ResourceRequirements, Amounts, Amounts]]" = {}
+_read: "dict[tuple[int, int], _Read]" = {}
 DEFAULT_PODS_PER_NODE = 110  # kubelet's own default, for nodes that do not say
+
+
+class _Read(msgspec.Struct, frozen=True, gc=False):
+    """Requests and limits of a container, each filled in from the other. Shared: nobody may change them."""
+
+    resources: ResourceRequirements
+    requests: Amounts
+    limits: Amounts
+    occupies: Amounts
+    """Of a pod that has no other container."""
 
 
 def amount(name: str, value: quantity.Quantity) -> int:
@@ -41,6 +53,18 @@ def amounts(resources: ResourceList) -> Amounts:
     return {name: amount(name, value) for name, value in resources.items()}
 
 
+def pod_amounts(
+    spec: PodSpec, statuses: Sequence[ContainerStatus] = (), *, infeasible: bool = False
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """What a pod takes of a node, itself included, and its limits. Most pods are one container and share both."""
+    statuses = [status for status in statuses if status.resources is not None]
+    more = spec.init_containers or spec.overhead or spec.resources or statuses
+    if len(spec.containers) == 1 and not more:
+        read = _both(spec.containers[0].resources)
+        return read.occupies, read.limits
+    return pod_requests(spec, statuses, infeasible=infeasible) | {PODS: 1}, pod_limits(spec)
+
+
 def pod_requests(spec: PodSpec, statuses: Sequence[ContainerStatus] = (), *, infeasible: bool = False) -> Amounts:
     """What a pod occupies: the larger of what its containers ask together and what its start needs, plus overhead.
 
@@ -48,18 +72,21 @@ def pod_requests(spec: PodSpec, statuses: Sequence[ContainerStatus] = (), *, inf
     node can never give the pod what its spec asks: it holds what it has.
     """
     given = {status.name: amounts(status.resources.requests) for status in statuses if status.resources is not None}
-
-    def asked(container: Container) -> Mapping[str, int]:
-        if infeasible and container.name in given:
-            return given[container.name]
-        return _larger(container_requests(container), given.get(container.name, {}))
-
-    total = _pod_total(spec, asked if given else container_requests)
+    total = _pod_total(spec, _while_resized(given, infeasible) if given else container_requests)
     if spec.resources is not None:
         total.update(amounts(spec.resources.limits) | amounts(spec.resources.requests))
     if spec.overhead:
         add(total, amounts(spec.overhead))
     return total
+
+
+def _while_resized(given: Mapping[str, Amounts], infeasible: bool) -> Callable[[Container], Mapping[str, int]]:
+    def asked(container: Container) -> Mapping[str, int]:
+        if infeasible and container.name in given:
+            return given[container.name]
+        return _larger(container_requests(container), given.get(container.name, {}))
+
+    return asked
 
 
 def pod_limits(spec: PodSpec) -> Amounts:
@@ -74,24 +101,24 @@ def pod_limits(spec: PodSpec) -> Amounts:
 
 def container_requests(container: Container) -> Mapping[str, int]:
     """A limit without a request is the request, as the API server would have it."""
-    return _both(container.resources)[1]
+    return _both(container.resources).requests
 
 
 def container_limits(container: Container) -> Mapping[str, int]:
-    return _both(container.resources)[2]
+    return _both(container.resources).limits
 
 
-def _both(resources: ResourceRequirements) -> tuple[ResourceRequirements, Amounts, Amounts]:
-    """Requests and limits, each filled in from the other. Many pods share few mappings (see
-    `edl.api.kubernetes.pod.shared`), so each is read once; the entry holds on to its mappings, so that no other can
-    come to bear their ids."""
+def _both(resources: ResourceRequirements) -> _Read:
+    """Many pods share few mappings (see `edl.api.kubernetes.pod.shared`), so each is read once; the entry holds on to
+    its mappings, so that no other can come to bear their ids."""
     key = id(resources.requests), id(resources.limits)
     known = _read.get(key)
     if known is None:
         if len(_read) >= _MOST_READ:
             _read.clear()
         asked, most = amounts(resources.requests), amounts(resources.limits)
-        known = _read[key] = resources, most | asked, asked | most
+        requests = most | asked
+        known = _read[key] = _Read(resources, requests, asked | most, requests | {PODS: 1})
     return known
 
 
@@ -108,9 +135,9 @@ def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
 
 def _pod_total(spec: PodSpec, of_container: Callable[[Container], Mapping[str, int]]) -> Amounts:
     """Sidecars stay and add up; the other init containers run one after another beside the sidecars before them."""
-    first, *others = spec.containers or (Container(),)
-    total: Amounts = dict(of_container(first))
-    for container in others:
+    containers = spec.containers or (Container(),)
+    total: Amounts = dict(of_container(containers[0]))
+    for container in containers[1:]:
         add(total, of_container(container))
     if not spec.init_containers:
         return total

@@ -1,9 +1,8 @@
 """Builds one job of the snapshot: what its object says, and what was counted of its pods."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
-
-from msgspec import structs
 
 from edl.api.job_view import JobView
 from edl.api.kubernetes.core import Job, ReplicaSet
@@ -19,6 +18,7 @@ from edl.scheduler.snapshot.usage import unbound_pods
 # Of these the snapshot knows more than the object: pods are counted, priorities capped, roles have shapes.
 _KNOWN_BETTER = {"current", "priority", "roles"}
 _SAME = tuple(name for name in JobView.__struct_fields__ if name in {*JobFacts.__struct_fields__} - _KNOWN_BETTER)
+_same = attrgetter(*_SAME)
 
 
 def job_facts(
@@ -32,8 +32,8 @@ def job_facts(
     """`size`: of the child of the leading role, if there is one. `refusal`: that a child tells of."""
     waiting = [sorted(pods, key=lambda pod: pod.pod.metadata.name) for pods in job_usage.unbound]
     live = job_usage.live[job.lead] + (len(waiting[job.lead]) if waiting else 0)
-    return structs.replace(
-        _from_view(job),
+    return JobFacts(
+        **_from_view(job),
         roles=roles,
         gpu=any(role.shape.gpus for role in roles),
         current=live if size is None else size,
@@ -48,23 +48,15 @@ def job_facts(
     )
 
 
-def _from_view(job: JobTerms) -> JobFacts:
+def _from_view(job: JobTerms) -> dict[str, Any]:
     """What the object itself says."""
     view = job.view
-    state, note = _state(view)
-    same: dict[str, Any] = {name: getattr(view, name) for name in _SAME}
-    return JobFacts(
-        **same,
-        state=state,
-        note=note,
-        priority=job.priority,
-        max_name=job.max_name,
-        lead=job.lead,
-        pods_at=job.pods_at,
-        roles_at=job.pods_at.named,
-        created=moment(view.creation_timestamp),
-        started=job.started,
-    )
+    fields: dict[str, Any] = dict(zip(_SAME, _same(view), strict=True))
+    fields["state"], fields["note"] = _state(view)
+    fields["priority"], fields["lead"], fields["max_name"] = job.priority, job.lead, job.max_name
+    fields["pods_at"], fields["roles_at"] = job.pods_at, job.pods_at.named
+    fields["created"], fields["started"] = moment(view.creation_timestamp), job.started
+    return fields
 
 
 def child_refusal(children: Sequence[Child]) -> Refusal:

@@ -17,7 +17,7 @@ from edl.jobs.registry import job_kind_of
 from edl.scheduler.placement.namespace_limits import admitted, counted_names, in_scope, unstated
 from edl.scheduler.placement.node_match import NodeMatch, node_match_of
 from edl.scheduler.placement.pod_affinity import has_pod_rules
-from edl.scheduler.placement.resources import PODS, Amounts, pod_limits, pod_requests
+from edl.scheduler.placement.resources import pod_amounts
 from edl.scheduler.snapshot.objects import Invalid
 from edl.scheduler.snapshot.ownership import JobIdentity
 from edl.scheduler.snapshot.pod_facts import moment
@@ -67,20 +67,20 @@ def _by_namespace(items: Iterable[Any]) -> dict[str, list[Any]]:
     return found
 
 
-class RoleIndex(msgspec.Struct, frozen=True, eq=False):
+class RoleIndex(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What counting the pods of a job needs: the index of each role, the leading one, the requests of each."""
 
     roles: Mapping[str, int]
     lead: int
-    requests: Sequence[Amounts]
+    requests: Sequence[Mapping[str, int]]
 
 
-class RoleTerms(msgspec.Struct, frozen=True, eq=False):
+class RoleTerms(msgspec.Struct, frozen=True, eq=False, gc=False):
     name: str
     spec: PodSpec
     labels: Mapping[str, str]
-    requests: Amounts
-    limits: Amounts
+    requests: Mapping[str, int]
+    limits: Mapping[str, int]
     node_match: NodeMatch
     priority: int
     has_pod_rules: bool
@@ -110,7 +110,7 @@ class Sizing:
         return named
 
 
-class JobTerms(msgspec.Struct, frozen=True, eq=False):
+class JobTerms(msgspec.Struct, frozen=True, eq=False, gc=False):
     view: JobView
     roles: tuple[RoleTerms, ...]
     lead: int
@@ -185,12 +185,13 @@ def _role(view: JobView, role: Role, namespace_terms: NamespaceTerms) -> RoleTer
         if not problem and in_scope(spec, quota):
             problem = next(filter(None, (unstated(spec, name) for name in counted_names(quota))), "")
     labels = (template.get("metadata") or {}).get("labels") or {}
+    requests, limits = pod_amounts(spec)
     return RoleTerms(
         name=role.name,
         spec=spec,
         labels={**labels, LABEL_JOB: view.name, LABEL_ROLE: role.name},
-        requests=pod_requests(spec) | {PODS: 1},
-        limits=pod_limits(spec),
+        requests=requests,
+        limits=limits,
         node_match=node_match_of(spec),
         priority=namespace_terms.pod_priority(spec),
         has_pod_rules=has_pod_rules(spec),

@@ -48,7 +48,7 @@ class NodeClasses:
         return tuple(allowed), tuple(excluded)
 
 
-class _Read(msgspec.Struct, eq=False):
+class _Read(msgspec.Struct, eq=False, gc=False):
     capacity: Vector
     kind: int
     gpu: bool

@@ -22,7 +22,7 @@ _JOB_KINDS = ("TrainingJob", "ElasticJob")
 _CHILD_KINDS = ("Job", "ReplicaSet", "StatefulSet")
 
 
-class JobIdentity(msgspec.Struct, frozen=True):
+class JobIdentity(msgspec.Struct, frozen=True, gc=False):
     """The identity of a job, by which it owns pods. `lead` is the role that its size counts."""
 
     kind: str

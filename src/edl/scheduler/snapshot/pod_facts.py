@@ -1,6 +1,7 @@
 """One pod, reduced to what a snapshot needs. Made once per version of the pod and kept."""
 
 import math
+from collections.abc import Mapping
 
 import msgspec
 
@@ -8,18 +9,18 @@ from edl.api.kubernetes import timestamp
 from edl.api.kubernetes.core import Pod
 from edl.api.labels import LABEL_ROLE
 from edl.scheduler.placement.pod_affinity import has_anti_affinity, has_pod_rules
-from edl.scheduler.placement.resources import CPU, MEMORY, PODS, Amounts, Vector, pod_limits, pod_requests
+from edl.scheduler.placement.resources import CPU, MEMORY, Vector, pod_amounts
 from edl.scheduler.snapshot.ownership import Owner
 from edl.scheduler.snapshot.types import Charges
 
 
-class PodFacts(msgspec.Struct, eq=False):
+class PodFacts(msgspec.Struct, eq=False, gc=False):
     pod: Pod
     node: str
     """The node that it is bound to or nominated for."""
     bound: bool
-    requests: Amounts
-    limits: Amounts
+    requests: Mapping[str, int]
+    limits: Mapping[str, int]
     cpu_limit: int
     memory_limit: int
     role: str
@@ -45,7 +46,8 @@ class PodFacts(msgspec.Struct, eq=False):
 
 def read_pod(pod: Pod) -> PodFacts:
     spec, status, metadata = pod.spec, pod.status, pod.metadata
-    controller, limits = metadata.controller, pod_limits(spec)
+    controller = metadata.controller
+    requests, limits = pod_amounts(spec, status.container_statuses, infeasible=_resize_infeasible(pod))
     created = moment(metadata.creation_timestamp)
     deleted = metadata.deletion_timestamp
     role = metadata.labels.get(LABEL_ROLE) or (spec.containers[0].name if spec.containers else "")
@@ -58,7 +60,7 @@ def read_pod(pod: Pod) -> PodFacts:
         pod=pod,
         node=spec.node_name or status.nominated_node_name,
         bound=bool(spec.node_name),
-        requests=pod_requests(spec, status.container_statuses, infeasible=_resize_infeasible(pod)) | {PODS: 1},
+        requests=requests,
         limits=limits,
         cpu_limit=limits.get(CPU, 0),
         memory_limit=limits.get(MEMORY, 0),

@@ -1,6 +1,7 @@
 """The shapes and node matches of a snapshot, each kept once: pods that are placed alike share one shape."""
 
 import hashlib
+from collections.abc import Mapping
 
 import msgspec
 
@@ -17,7 +18,7 @@ class Catalog:
 
     def shape(
         self,
-        requests: Amounts,
+        requests: Mapping[str, int],
         limits: tuple[int, int],
         node_match: NodeMatch,
         priority: int,

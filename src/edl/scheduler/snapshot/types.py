@@ -26,7 +26,7 @@ class Rule(msgspec.Struct, frozen=True):
     counts_itself: bool = False
 
 
-class Shape(msgspec.Struct, frozen=True, eq=False):
+class Shape(msgspec.Struct, frozen=True, eq=False, gc=False):
     """All that placing one pod depends on. Pods of one shape are interchangeable; there are few shapes and many
     pods.
     """
@@ -49,7 +49,7 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     """The same for the same shape in every snapshot: what back-off remembers."""
 
 
-class NodeFacts(msgspec.Struct, frozen=True, eq=False):
+class NodeFacts(msgspec.Struct, frozen=True, eq=False, gc=False):
     name: str
     capacity: Vector
     used: Vector
@@ -62,7 +62,7 @@ class NodeFacts(msgspec.Struct, frozen=True, eq=False):
     """Why nothing new can go here (not ready, cordoned), or nothing."""
 
 
-class TerminatingPod(msgspec.Struct, frozen=True, eq=False):
+class TerminatingPod(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A terminating pod: it occupies its node until it is gone, which is soon unless it is stuck."""
 
     node: int
@@ -72,7 +72,7 @@ class TerminatingPod(msgspec.Struct, frozen=True, eq=False):
     charges: Charges = ()
 
 
-class UnboundPod(msgspec.Struct, frozen=True, eq=False):
+class UnboundPod(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A pod of a job that has no node yet. `hint` is the node that its plan chose for it."""
 
     hint: int = NOWHERE
@@ -80,7 +80,7 @@ class UnboundPod(msgspec.Struct, frozen=True, eq=False):
     """When kube-scheduler first said Unschedulable."""
 
 
-class RoleFacts(msgspec.Struct, frozen=True, eq=False):
+class RoleFacts(msgspec.Struct, frozen=True, eq=False, gc=False):
     name: str
     shape: Shape
     charges: Charges = ()
@@ -95,7 +95,7 @@ class RoleFacts(msgspec.Struct, frozen=True, eq=False):
         return self.given or self.shape
 
 
-class JobFacts(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+class JobFacts(msgspec.Struct, frozen=True, eq=False, kw_only=True, gc=False):
     """A job, as a plan sees it. Fields that `JobView` has too bear the same names."""
 
     kind: str
@@ -179,7 +179,7 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
 
-class ForeignPod(msgspec.Struct, frozen=True, eq=False):
+class ForeignPod(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A pod of others (no job of ours) that has no node yet."""
 
     namespace: str
@@ -192,7 +192,7 @@ class ForeignPod(msgspec.Struct, frozen=True, eq=False):
     """kube-scheduler has said Unschedulable."""
 
 
-class QuotaLine(msgspec.Struct, frozen=True, eq=False):
+class QuotaLine(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One line of a ResourceQuota: so much of one resource for one namespace."""
 
     namespace: str
