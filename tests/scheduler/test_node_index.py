@@ -101,8 +101,8 @@ def test_rolling_back_restores_everything() -> None:
     cluster = ClusterState(taken, Settings(), NOW)
     shape = taken.jobs[0].roles[0].shape
     before = (
-        [row.copy() for row in cluster.free_now],
-        [row.copy() for row in cluster.free_later],
+        list(cluster.free_now),
+        list(cluster.free_later),
         cluster.spare_now.copy(),
     )
     mark = cluster.mark()

@@ -6,12 +6,13 @@ nothing is reserved twice and nothing is used before it is free. Every change is
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from edl.scheduler.placement.node_index import NodeIndex
+from edl.scheduler.placement.resources import Vector
 from edl.scheduler.settings import STUCK_AFTER, Settings
 from edl.scheduler.snapshot.types import NOWHERE, Charges, Shape, Snapshot
 
@@ -57,8 +58,9 @@ class ClusterState:
     def __init__(self, snapshot: Snapshot, settings: Settings, now: float) -> None:
         self.snapshot = snapshot
         self.axes = snapshot.axes
-        self.free_now: list[list[int]] = [list(node.free) for node in snapshot.nodes]
-        self.free_later: list[list[int]] = [list(node.free) for node in snapshot.nodes]
+        self.free_now: list[Vector] = [node.free for node in snapshot.nodes]
+        self.free_later = self.free_now.copy()
+        """Per node. A row is replaced, never changed: at first it is the snapshot's own, and most nodes stay so."""
         self.usable: list[bool] = [not node.refusal for node in snapshot.nodes]
         self.by_limits = settings.available == "limits"
         self.capacity = self.total([node.capacity for node in snapshot.nodes])
@@ -96,9 +98,7 @@ class ClusterState:
                 self.quota_later[quota_line] += amount
             if pod.node == NOWHERE:
                 continue
-            row = self.free_later[pod.node]
-            for axis, amount in enumerate(pod.requests):
-                row[axis] += amount
+            _give(self.free_later, pod.node, enumerate(pod.requests), 1)
             if self.usable[pod.node]:
                 given = pod.limits if self.by_limits else pod.requests
                 self.spare_later[0] += given[0]
@@ -115,10 +115,10 @@ class ClusterState:
             self.quota_later[quota_line] += amount * later
         if node == NOWHERE:
             return
-        row_now, row_later = self.free_now[node], self.free_later[node]
-        for axis, amount in shape.needs:
-            row_now[axis] += amount * now
-            row_later[axis] += amount * later
+        if now:
+            _give(self.free_now, node, shape.needs, now)
+        if later:
+            _give(self.free_later, node, shape.needs, later)
         if self.usable[node]:
             cpu, memory = shape.limits if self.by_limits else shape.requests[:2]
             self.spare_now[0] += cpu * now
@@ -221,3 +221,10 @@ class ClusterState:
 
     def name(self, node: int) -> str:
         return self.snapshot.nodes[node].name if node != NOWHERE else ""
+
+
+def _give(rows: list[Vector], node: int, amounts: Iterable[tuple[int, int]], pods: int) -> None:
+    row = list(rows[node])
+    for axis, amount in amounts:
+        row[axis] += amount * pods
+    rows[node] = tuple(row)

@@ -11,19 +11,18 @@ more of them will fit at no further cost. What needs no GPU goes to nodes withou
 """
 
 import heapq
+from collections.abc import Sequence
+from operator import is_
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from edl.scheduler.placement.resources import CEILING
+from edl.scheduler.placement.resources import CEILING, Vector
 from edl.scheduler.snapshot.types import NOWHERE, Shape
 
 if TYPE_CHECKING:
     from edl.scheduler.placement.cluster_state import ClusterState
-
-if TYPE_CHECKING:
-    pass
 
 Matrix = npt.NDArray[np.int64]
 PLAIN_UP_TO = 96  # nodes; below this numpy costs more than it saves
@@ -108,7 +107,7 @@ class NodeIndex:
         return self.ranking(displaced == 0).order[key & _MASK]
 
     @staticmethod
-    def _displaced(row: list[int], shape: Shape, guard: Shape) -> int:
+    def _displaced(row: Vector, shape: Shape, guard: Shape) -> int:
         """Instances of the guarded shape that fit before and would not fit after."""
         before = after = CEILING
         for axis, amount in guard.needs:
@@ -152,7 +151,9 @@ class NodeIndex:
         if self._matrices is None:
             cluster = self.cluster
             width = len(cluster.axes.names)
-            self._matrices = as_matrix(cluster.free_now, width), as_matrix(cluster.free_later, width)
+            later = as_matrix(cluster.free_later, width)
+            same = all(map(is_, cluster.free_now, cluster.free_later))  # as long as nothing terminates or leaves
+            self._matrices = later if same else as_matrix(cluster.free_now, width), later
             nodes = cluster.snapshot.nodes
             self._kinds = np.array([NOWHERE if node.refusal else node.kind for node in nodes], dtype=np.int64)
             self._gpu = np.array([node.gpu for node in nodes], dtype=np.int64)
@@ -160,7 +161,7 @@ class NodeIndex:
         return self._matrices
 
 
-def as_matrix(rows: list[list[int]], width: int) -> Matrix:
+def as_matrix(rows: Sequence[Sequence[int]], width: int) -> Matrix:
     """One row per resource. Clipped where needed: sums beyond any real machine must not wrap around."""
     if not rows:
         return np.zeros((width, 0), dtype=np.int64)

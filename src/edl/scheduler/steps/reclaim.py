@@ -15,6 +15,7 @@ from typing import Any
 
 from edl.scheduler.placement.cluster_state import ClusterState
 from edl.scheduler.placement.placements import shrink
+from edl.scheduler.placement.resources import Vector
 from edl.scheduler.policies.policy import Policy
 from edl.scheduler.policies.score_tree import ScoreTree
 from edl.scheduler.snapshot.types import NOWHERE, Shape
@@ -210,7 +211,7 @@ def _fitting_after(cluster: ClusterState, node: int, shape: Shape, unit: Unit, c
     return min(wanted, *((row[axis] + count * freed[axis]) // amount for axis, amount in shape.needs))
 
 
-def _choose(row: list[int], shape: Shape, donors: _Chosen) -> _Chosen:
+def _choose(row: Vector, shape: Shape, donors: _Chosen) -> _Chosen:
     """Cheapest first until it fits, then without those that turn out not to be needed, dearest first; or nothing."""
     gaps = {axis: amount - row[axis] for axis, amount in shape.needs if amount > row[axis]}
     chosen: _Chosen = []
