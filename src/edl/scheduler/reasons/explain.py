@@ -18,6 +18,7 @@ _IDLE = {
     "deleting": (Code.DELETING, "is being deleted: holds nothing"),
     "invalid": (Code.INVALID, "left alone: it does not validate"),
 }
+_COMMON = (Code.NO_ROOM, Code.AT_MAXIMUM)
 
 
 def reason_for(cycle: Cycle, unit: Unit) -> tuple[Code, str]:
@@ -30,18 +31,20 @@ def reason_for(cycle: Cycle, unit: Unit) -> tuple[Code, str]:
         return _smaller(cycle, unit, change)
     if change > 0:
         return _larger(cycle, unit, change)
-    if unit.blocker is not None and unit.blocker.code is Code.NO_ROOM and unit.at_rest and unit.size >= unit.minimum:
-        return _holds_for_room(cycle, unit, unit.blocker)
+    blocker = unit.blocker
+    if blocker is not None and blocker.code in _COMMON and unit.at_rest and unit.size >= unit.minimum:
+        return _holds_like_others(cycle, unit, blocker)
     return _holds(cycle, unit)
 
 
-def _holds_for_room(cycle: Cycle, unit: Unit, blocker: Blocker) -> tuple[Code, str]:
-    """In a full cluster nearly every job has this reason, and many have it word for word."""
-    roles = unit.facts.roles
-    if unit.size == 0 or unit.incomplete or blocker.role >= len(roles):
+def _holds_like_others(cycle: Cycle, unit: Unit, blocker: Blocker) -> tuple[Code, str]:
+    """In a full cluster nearly every job has one of these reasons, and many have it word for word."""
+    facts = unit.facts
+    if unit.size == 0 or unit.incomplete or blocker.role >= len(facts.roles):
         return _holds(cycle, unit)
-    role = roles[blocker.role]
-    key = id(blocker), role.shape.index, role.name, unit.size  # units keep their blockers to the end of the cycle
+    role = facts.roles[blocker.role]
+    what = facts.max_name if blocker.code is Code.AT_MAXIMUM else role.name
+    key = id(blocker), role.shape.index, what, unit.size  # units keep their blockers to the end of the cycle
     found = cycle.reasons.get(key)
     if found is None:
         found = cycle.reasons[key] = _holds(cycle, unit)

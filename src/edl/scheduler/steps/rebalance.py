@@ -49,9 +49,9 @@ class _Reach:
     In floats, so a little more than that."""
 
     def __init__(self, donors: list[Unit]) -> None:
-        ends = [(unit.share - unit.weight, 2 * unit.share - unit.weight) for unit in donors]
-        self._above = max(end for end, _ in ends) * _ABOUT
-        self._twice = max(end for _, end in ends) * _ABOUT
+        shares = [(unit.size * unit.resource_score / unit.priority, unit.weight) for unit in donors]
+        self._above = max([share - weight for share, weight in shares]) * _ABOUT
+        self._twice = max([2 * share - weight for share, weight in shares]) * _ABOUT
 
     def includes(self, receiver: Unit) -> bool:
         weight = receiver.resource_score / receiver.priority
