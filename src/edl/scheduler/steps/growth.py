@@ -61,9 +61,10 @@ def _divide(cycle: Cycle, eager: list[Unit]) -> list[Unit]:
 
 def _may_shrink(cycle: Cycle, unit: Unit) -> bool:
     """At its maximum, which is no reason to keep all of it."""
+    if unit.blocker is not AT_MAXIMUM or not can_give(unit):
+        return False
     busy = unit.promised or unit.moved or unit.facts.done or unit.key in cycle.user_sizes
-    busy = busy or unit.key in cycle.relocations
-    return unit.blocker is AT_MAXIMUM and can_give(unit) and not busy and unit.frozen_for(cycle.now) <= 0
+    return not (busy or unit.key in cycle.relocations) and unit.frozen_for(cycle.now) <= 0
 
 
 def _return_to_user_sizes(cycle: Cycle) -> None:
