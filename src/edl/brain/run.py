@@ -40,18 +40,15 @@ async def serve(
 ) -> None:
     """Calls `ready` with the address once calls are answered: after the first try to open the database, whether it
     succeeded or not, so that a caller who waits for the address is not refused for being quick."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = _stop_signal()
     store = Store(database, quota)
-    kept = HistoryStore(database, history)
     brain = Brain(
         store,
         credentials.key,
         settings=settings,
         quota=quota,
         share_history=share_history,
-        history=kept,
+        history=HistoryStore(database, history),
         logs=LogStore(database, logs),
     )
     runner = await brain.serve(host, port, credentials.tls)
@@ -68,6 +65,13 @@ async def serve(
             task.cancel()
         await runner.cleanup()
         await store.close()
+
+
+def _stop_signal() -> asyncio.Event:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
 
 
 async def _open(store: Store, tried: asyncio.Event) -> None:

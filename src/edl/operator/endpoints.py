@@ -43,15 +43,7 @@ class Endpoints:
     ) -> None:
         self._client, self._writer, self._settings = client, writer, settings
         self.brain = own_brain(identity, settings.namespace) if settings.own_brain else settings.brain
-        self.rotation = rotation = Rotation(
-            client,
-            identity,
-            namespace=settings.namespace,
-            secret=SECRET,
-            names=service_names(settings),
-            authority_secret=settings.authority_secret,
-            outlived=caches.outlived,
-        )
+        self.rotation = rotation = _rotation(client, identity, settings, caches)
         if settings.service is not None:
             requests = self.trainer_requests = TrainerRequestHandler(
                 writer, caches, jobs, gpu=settings.pods.installation.gpu, brain=self.brain, clock=clock
@@ -125,3 +117,15 @@ async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         (ended,) = await asyncio.gather(task, return_exceptions=True)
         if isinstance(ended, Exception):
             raise ended
+
+
+def _rotation(client: Client, identity: Identity, settings: OperatorSettings, caches: Caches) -> Rotation:
+    return Rotation(
+        client,
+        identity,
+        namespace=settings.namespace,
+        secret=SECRET,
+        names=service_names(settings),
+        authority_secret=settings.authority_secret,
+        outlived=caches.outlived,
+    )

@@ -81,32 +81,14 @@ class Operator:
         self._serving = asyncio.Event()
         self._lease = Lease(client, name=LEASE, namespace=settings.namespace, identity=who, duration=settings.lease)
         self._writer = Client(Fence(transport, self._lease.check), rate_limiter=RateLimiter(qps=QPS, burst=BURST))
-        self._recorder = EventRecorder(
-            Client(transport, rate_limiter=RateLimiter(qps=EVENTS_QPS, burst=EVENTS_BURST)),
-            controller=CONTROLLER,
-            instance=who,
-            pending=EVENTS_PENDING,
-            burst=EVENTS_AT_ONCE,
-            heard=self._heard,
-        )
+        self._recorder = self._event_recorder(transport)
         self._registry = CollectorRegistry()
         self._registry.register(transport)
         self._registry.register(JobCollector(self.jobs, clock, self._report))
         self._cycles = CycleMetrics(self._registry)
         self._spins = SpinMetrics(self._registry)
         self._changes = ChangeMetrics(self._registry)
-        self.endpoints: Endpoints | None = None
-        if identity is not None:
-            self.endpoints = Endpoints(
-                client,
-                self._writer,
-                self.caches,
-                self.jobs,
-                settings,
-                identity,
-                read_metrics=lambda: generate_latest(self._registry),
-                clock=clock,
-            )
+        self.endpoints = self._endpoints(identity) if identity is not None else None
         self.service = self.endpoints.service if self.endpoints is not None else None
         self._keeper: Keeper | None = None
         if self.service is not None:
@@ -114,6 +96,29 @@ class Operator:
         self._registry.register(HealthCollector(leads=self._leads, served=self._is_served, identity=self._identity))
         self.accounting = self._accounting()
         self._registry.register(AccountCollector(self.accounting))
+
+    def _event_recorder(self, transport: MeteredTransport) -> EventRecorder:
+        """With a limit of its own: events must not keep the operator from its work."""
+        return EventRecorder(
+            Client(transport, rate_limiter=RateLimiter(qps=EVENTS_QPS, burst=EVENTS_BURST)),
+            controller=CONTROLLER,
+            instance=self.settings.identity,
+            pending=EVENTS_PENDING,
+            burst=EVENTS_AT_ONCE,
+            heard=self._heard,
+        )
+
+    def _endpoints(self, identity: Identity) -> Endpoints:
+        return Endpoints(
+            self._client,
+            self._writer,
+            self.caches,
+            self.jobs,
+            self.settings,
+            identity,
+            read_metrics=lambda: generate_latest(self._registry),
+            clock=self._clock,
+        )
 
     def _accounting(self) -> Accounting:
         """Accounts are kept where there is a job service to keep them, and told to a Brain where there is one."""
