@@ -111,6 +111,14 @@ def test_a_long_series_stays_bounded_and_keeps_every_late_point_and_change_of_si
     assert (points[0].now, 50.0 in [one.time for one in points]) == (1, True)
 
 
+def test_points_are_given_back_as_they_were() -> None:
+    series = JobSeries()
+    given = [Point(1.5, None, None, None, None), Point(2.5, 0, 3, -0.25, None), Point(3.5, 4, None, None, 1e9)]
+    assert [series.add("a", one) for one in given] == [True, True, True]
+    assert not series.add("a", given[-1]._replace(time=4.5)), "nothing new"
+    assert series.of("a") == given
+
+
 def test_all_series_together_are_bounded() -> None:
     series = JobSeries(per_job=10, in_all=100)
     for job in range(500):

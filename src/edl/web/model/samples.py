@@ -3,7 +3,10 @@
 They begin when the server does; Brain's history is for what was before.
 """
 
+from array import array
 from collections import OrderedDict, deque
+from collections.abc import Sequence
+from math import isnan
 from typing import NamedTuple
 
 from edl.web.types import ClusterSample, JobRow, Points
@@ -21,12 +24,19 @@ class Point(NamedTuple):
     throughput: float | None
 
 
+WIDTH = len(Point._fields)
+_NOTHING = float("nan")
+
+
 class JobSeries:
-    """The points of every job. When they are too many, the job that changed longest ago loses its own."""
+    """The points of every job. When they are too many, the job that changed longest ago loses its own.
+
+    A job's are numbers in one array: objects would take four times the memory, in small pieces that never come back.
+    """
 
     def __init__(self, *, per_job: int = PER_JOB, in_all: int = IN_ALL) -> None:
         self._per_job, self._in_all = per_job, in_all
-        self._points: OrderedDict[str, list[Point]] = OrderedDict()
+        self._numbers: OrderedDict[str, array[float]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
@@ -34,20 +44,21 @@ class JobSeries:
 
     def add(self, key: str, point: Point) -> bool:
         """Whether it says anything that the last one did not."""
-        points = self._points.setdefault(key, [])
-        if points and points[-1][1:] == point[1:]:
+        numbers = self._numbers.setdefault(key, array("d"))
+        if numbers and _points(numbers[-WIDTH:])[0][1:] == point[1:]:
             return False
-        points.append(point)
+        numbers.extend(_numbers(point))
         self._count += 1
-        self._points.move_to_end(key)
-        if len(points) > self._per_job:
-            self._thin(key, points)
-        while self._count > self._in_all and len(self._points) > 1:
-            self.forget(next(iter(self._points)))
+        self._numbers.move_to_end(key)
+        if len(numbers) > self._per_job * WIDTH:
+            self._thin(key)
+        while self._count > self._in_all and len(self._numbers) > 1:
+            self.forget(next(iter(self._numbers)))
         return True
 
-    def _thin(self, key: str, points: list[Point]) -> None:
+    def _thin(self, key: str) -> None:
         """Every second one of the older half goes, but none at which the size changed."""
+        points = self.of(key)
         half = len(points) // 2
         kept = [
             point
@@ -57,13 +68,30 @@ class JobSeries:
         if len(kept) == half:  # nothing but changes of size: the oldest go
             kept = kept[half // 2 :]
         self._count -= half - len(kept)
-        self._points[key] = kept + points[half:]
+        self._numbers[key] = array("d", [number for point in (*kept, *points[half:]) for number in _numbers(point)])
 
     def forget(self, key: str) -> None:
-        self._count -= len(self._points.pop(key, ()))
+        self._count -= len(self._numbers.pop(key, ())) // WIDTH
 
     def of(self, key: str) -> list[Point]:
-        return list(self._points.get(key, ()))
+        return _points(self._numbers.get(key, ()))
+
+
+def _numbers(point: Point) -> list[float]:
+    return [_NOTHING if value is None else value for value in point]
+
+
+def _points(numbers: Sequence[float]) -> list[Point]:
+    found = []
+    for at in range(0, len(numbers), WIDTH):
+        time, *values = (None if isnan(number) else number for number in numbers[at : at + WIDTH])
+        now, target, loss, throughput = values
+        found.append(Point(time or 0.0, _whole(now), _whole(target), loss, throughput))
+    return found
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
 
 
 def point_of(row: JobRow, now: float) -> Point:
