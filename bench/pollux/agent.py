@@ -9,15 +9,15 @@ from bench.pollux.simulator import GPUS, NODES
 
 from edl.throughput.batch import BatchRange, BestBatch, best_batches
 from edl.throughput.efficiency import noise_scale
-from edl.throughput.model import JobModel, job_model
+from edl.throughput.model import JobModel, job_model, prior_rate
 from edl.throughput.step_time import MeasuredStep, StepTime, fit_step_time
 
 SIZES = (1, 2, *range(GPUS, GPUS * NODES + 1, GPUS))
 """Halves of a node, and whole ones: they leave no odd holes."""
+NODE = SIZES[:3]
 
-
-UNMEASURED = JobModel((1,), (1.0,))
-"""Of a job that will report and has not yet."""
+UNMEASURED = JobModel(NODE, tuple(map(prior_rate, NODE)), explored=1)
+"""Of a job that will report and has not yet: it may have a node to begin with."""
 
 
 class ModelAgent(Agent):

@@ -62,9 +62,9 @@ def test_it_says_in_words_what_it_gains_and_who_was_next() -> None:
     assert of(result, "a").reason == "+8: 8x of its throughput for 7 GPUs; next best default/b 2x"
 
 
-def test_a_model_is_trusted_to_twice_what_was_measured() -> None:
+def test_a_model_is_trusted_to_four_times_what_was_measured() -> None:
     young = structs.replace(PERFECT, explored=1)
-    assert targets(planned({"a": young}, nodes(4), job("a"))) == {"a": 2}
+    assert targets(planned({"a": young}, nodes(4), job("a"))) == {"a": 4}
 
 
 def test_capacity_moves_to_whom_it_helps_and_the_reasons_say_so() -> None:

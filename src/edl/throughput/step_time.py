@@ -5,7 +5,8 @@ synchronising has a constant part and one that grows with the workers beyond two
 and on several. So the time is linear in six unknowns, none of them negative; they are those of least relative error.
 
 A weak prior decides what the measurements leave open: half of a pass does not depend on the batch, and synchronising
-costs nothing until it was seen, on several nodes no less than on one. That is hopeful, so that sizes are tried.
+costs nothing on one node until it was seen, over several nodes a quarter of a pass, and no less than on one. That is
+hopeful, so that sizes are tried, but not so much that every job leaves its node to learn what that costs.
 """
 
 import math
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 PRIOR = 0.02  # weight of the prior against one measurement
+UNSEEN_NODES = 0.25  # of a pass that synchronising over nodes is taken to cost until it was seen
 NODES_COST = 1.1  # synchronising over nodes costs at least so many times that within one
 UNKNOWNS = 6
 
@@ -80,13 +82,13 @@ def _terms(step: MeasuredStep) -> tuple[float, ...]:
 
 
 def _add_prior(gram: Array, target: Array, steps: Sequence[MeasuredStep]) -> None:
-    """As if it had been measured, in units of the mean pass: a pass is half constant, and the rest is nothing."""
+    """As if it had been measured, in units of the mean pass: a pass is half constant, and the rest little."""
     seconds = sum(step.seconds / (step.accumulation + 1) for step in steps) / len(steps)
     batch = sum(step.batch for step in steps) / len(steps)
     workers = max(2.0, sum(step.workers for step in steps) / len(steps))
     scale = np.array([1 / seconds, batch / seconds, 1 / seconds, workers / seconds, 1 / seconds, workers / seconds])
     weight = PRIOR * np.array([1.0, 1.0, 0.1, 10.0, 0.1, 10.0])
-    wanted = np.array([0.5, 0.5, 0.0, 0.0, 0.0, 0.0])
+    wanted = np.array([0.5, 0.5, 0.0, 0.0, UNSEEN_NODES, 0.0])
     gram[np.diag_indices(UNKNOWNS)] += weight * scale**2
     target += weight * scale * wanted
 

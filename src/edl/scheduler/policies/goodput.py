@@ -23,7 +23,8 @@ PAYS_WITHIN = 300.0  # seconds in which a change has to win back its pause
 PAUSE = 5.0  # seconds that a change is taken to cost where none was measured
 EXPLORES = 10.0  # pauses that a job must have left to be shown a second size
 LONG = 10_000.0  # seconds of one instance after which a job begins to wait for cheaper times,
-PATIENCE = 0.35  # by this power of the work that it has left
+PATIENCE = 0.2  # by this power of the work that it has left
+TRUSTED = 4  # times the largest size that was measured: what a model says beyond is a guess
 MOST_CHOICES = 24  # sizes of a job without a model that are looked at
 NORMAL = 1000  # priority whose second counts as one
 
@@ -135,11 +136,11 @@ def _share_of_time(pause: float, time: float) -> float:
 
 
 def trusted(unit: "Unit") -> int:
-    """Its maximum, or twice what it has measured: what a model says beyond is a guess."""
+    """Its maximum, or as far beyond what it has measured as a model is believed. Each step on the way costs a pause."""
     model = unit.facts.model
     if model is None:
         return unit.ceiling
-    return max(unit.floor, min(unit.ceiling, max(unit.size, 1, 2 * model.explored)))
+    return max(unit.floor, min(unit.ceiling, max(unit.size, 1, TRUSTED * model.explored)))
 
 
 def choices(unit: "Unit") -> Choices:
