@@ -206,7 +206,13 @@ def test_pods_that_come_up_or_have_ended_are_no_trouble() -> None:
     assert [(one.level, one.message) for one in found] == [("ok", "running: as it should be")]
 
 
-CONDITIONS = [("Queued", "queue"), ("NameTaken", "names"), ("Refused", "API server"), ("Stalled", "progress")]
+CONDITIONS = [
+    ("Queued", "queue"),
+    ("NameTaken", "names"),
+    ("WaitsForState", "state"),
+    ("Refused", "API server"),
+    ("Stalled", "progress"),
+]
 
 
 @pytest.mark.case("acceptance-23")

@@ -32,6 +32,7 @@ STEPS = st.lists(
         st.tuples(st.just("idle"), st.sampled_from([1, 700]), st.just(0)),
         st.tuples(st.just("silent"), st.integers(0, 9), st.just(0)),
         st.tuples(st.just("hopeless"), st.just(0), CODES),
+        st.tuples(st.just("state"), st.integers(0, 2), st.just(0)),
         st.tuples(st.just("progress"), st.integers(0, 9), st.just(0)),
     ),
     max_size=25,
@@ -39,7 +40,9 @@ STEPS = st.lists(
 
 
 def training_world(limit: int) -> World:
-    world = World(manifest(backoff_limit=limit))
+    job = manifest(backoff_limit=limit)
+    job["metadata"]["annotations"] = {"edl.dev/restored-from": "uid-0"}
+    world = World(job)
     world.grant = Grant(3, "Started", "there is room")
     return world
 
@@ -103,6 +106,8 @@ def report(world: World, name: str, number: int, code: int) -> bool:
         world.silence = {pods[number % len(pods)]: 700.0} if pods else {}
     elif name == "hopeless":
         world.hopeless = RootCause(pod="j-worker-0", exit_code=code, message="no such module")
+    elif name == "state":
+        world.state_wait = (None, "", "ConfigMap ns/j-tj-state is missing")[number]
     elif name == "progress":
         world.progress = JobProgress(shown=f"{number}0%", done=number, total=10)
     else:

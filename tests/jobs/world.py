@@ -64,6 +64,7 @@ class World:
         self.settings = PodSettings()
         self.silence: dict[str, float] = {}
         self.idle: float | None = None
+        self.state_wait: str | None = None
         self.stalled_after = STALLED_AFTER
         self.progress: JobProgress | None = None
         self.hopeless: RootCause | None = None
@@ -92,6 +93,7 @@ class World:
             self.refusals,
             message_time=START,
             idle=self.idle,
+            state_wait=self.state_wait,
             silence=self.silence,
             hopeless=self.hopeless,
             change=self.change,

@@ -16,6 +16,7 @@ INSTALL = "edl install | kubectl apply -f -"
 UNSEEN_FOR = 30.0
 _PROBLEMS = {
     "NameTaken": "blocked by names that others have",
+    "WaitsForState": "restored, and wait for the state of their backup",
     "Refused": "refused by the API server",
     "Stalled": "run without progress",
 }

@@ -63,6 +63,9 @@ def _conditions(job: Data, flags: str) -> Iterator[Finding]:
         yield wrong("queue", f"it waits ({said.get('reason')}): {said.get('message')}", fix)
     if is_true(job, "NameTaken"):
         yield wrong("names", str(condition(job, "NameTaken").get("message")), "delete or rename what has the name")
+    if is_true(job, "WaitsForState"):
+        fix = "kubectl apply -f the file that `edl backup` wrote; it goes on by itself"
+        yield wrong("state", str(condition(job, "WaitsForState").get("message")), fix)
     if is_true(job, "Refused"):
         said = condition(job, "Refused")
         fix = "raise the quota of the namespace, or mend the template; it is tried again by itself"

@@ -27,7 +27,7 @@ from edl.ledger.job_use import KeptLedger
 from edl.operator.credentials.identity import Identity, remember_port
 from edl.operator.job_service import JobRecord, JobService, RoleRecord
 from edl.operator.job_service.configmap_store import ConfigMapStore
-from edl.operator.job_service.server import Name
+from edl.operator.job_service.record import Name
 from edl.operator.job_service.trainer_calls import TrainerRequests
 from edl.operator.reconcile.caches import Caches
 from edl.operator.reconcile.companion_cache import BY_JOB
@@ -183,6 +183,13 @@ class JobServiceHost:
 
     def hopeless_of(self, key: JobKey) -> RootCause | None:
         return self.service.hopeless(_name(key))
+
+    def state_wait_of(self, key: JobKey) -> str | None:
+        return self.service.state_wait(_name(key))
+
+    def take_state_waits(self) -> list[JobKey]:
+        """Jobs that began to wait for the state that they were restored with, or have it, since the last call."""
+        return _keys(self.service.take_state_waits())
 
     def change_of(self, key: JobKey) -> MemberChange | None:
         """How the job's workers came into the round that they train in."""

@@ -218,7 +218,7 @@ class Operator:
         return ProgressWrites(
             lambda: self.accounting.reports(service.take_reported()),
             lambda key: requeue(key, UNHURRIED),
-            urgent=lambda: [*service.take_hopeless(), *self._changed(service)],
+            urgent=lambda: [*service.take_hopeless(), *service.take_state_waits(), *self._changed(service)],
             clock=self._clock,
         )
 

@@ -1,8 +1,10 @@
 """Conditions that jobs of all kinds have, and the Events that report their changes."""
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from edl.api.schema.problem import Problem
 from edl.api.status import JobCondition, RootCause, Scale
@@ -11,6 +13,9 @@ from edl.jobs.core.outcome import JobEvent, Refusal
 from edl.jobs.core.phase import Facts
 from edl.jobs.core.pods.pod_set import PodSetPlan
 from edl.jobs.core.pods.slots import SlotPod
+
+WAITS_FOR_STATE = "WaitsForState"
+S = TypeVar("S", bound=Scale)
 
 
 class CommonFacts(msgspec.Struct, frozen=True):
@@ -23,10 +28,17 @@ class CommonFacts(msgspec.Struct, frozen=True):
     refusals: tuple[Refusal, ...] = ()
     refused_edits: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    state_wait: str = ""
+    """What a restored job waits for before it can go on."""
+
+    @property
+    def waits_for_state(self) -> bool:
+        """Nothing else keeps it from training that would have to pass first."""
+        return bool(self.state_wait) and not self.suspended and not self.queued
 
 
 def set_common_conditions(conditions: Conditions, found: CommonFacts) -> None:
-    """Warned, Queued, Suspended, NameTaken, Refused. What was never so need not be said."""
+    """Warned, Queued, Suspended, WaitsForState, NameTaken, Refused. What was never so need not be said."""
     if found.refused_edits:
         conditions.set("Valid", False, "EditRefused", "; ".join(str(problem) for problem in found.refused_edits))
     else:
@@ -43,6 +55,10 @@ def set_common_conditions(conditions: Conditions, found: CommonFacts) -> None:
         conditions.set("Suspended", True, "Suspended", "spec.suspend is true: its pods are freed, its place is kept")
     else:
         conditions.clear("Suspended", "Resumed")
+    if found.state_wait:
+        conditions.set(WAITS_FOR_STATE, True, "NotRestored", found.state_wait, steady=True)
+    else:
+        conditions.clear(WAITS_FOR_STATE, "Restored")
     _set_refusals(conditions, found.refusals)
 
 
@@ -52,6 +68,8 @@ def set_ready(
     """Ready: every minimum pod is. `counts` is the field of the status that holds the numbers."""
     if facts.end:
         conditions.set("Ready", False, "Finished")
+    elif found.waits_for_state:
+        conditions.set("Ready", False, WAITS_FOR_STATE, found.state_wait, steady=True)
     elif facts.at_minimum and facts.ready and not facts.held and not found.queued:
         conditions.set("Ready", True, "MinimumRunning", "every minimum pod is ready")
     elif found.suspended:
@@ -81,7 +99,7 @@ def _set_refusals(conditions: Conditions, refusals: tuple[Refusal, ...]) -> None
         conditions.clear("Refused", "Made")
 
 
-_WARN = {"Warned": "True", "NameTaken": "True", "Refused": "True", "Valid": "False"}
+_WARN = {"Warned": "True", WAITS_FOR_STATE: "True", "NameTaken": "True", "Refused": "True", "Valid": "False"}
 _TELL = {"Queued": "True", "Suspended": "True"}
 
 
@@ -105,7 +123,13 @@ def scale_events(what: str, old: Scale | None, new: Scale | None) -> list[JobEve
     if new is None or before == after:
         return []
     reason = "Admitted" if before == 0 else "ScaledUp" if after > before else "ScaledDown"
-    return [JobEvent("Normal", reason, f"{what} {before} -> {after}: {new.reason}")]
+    why = new.history[-1].reason if new.history else new.reason  # what is shown as the reason may be another wait
+    return [JobEvent("Normal", reason, f"{what} {before} -> {after}: {why}")]
+
+
+def with_wait(scale: S, found: CommonFacts) -> S:
+    """In the place of the reason for its size a job that waits for its state says so: tables show that one."""
+    return replace(scale, code=WAITS_FOR_STATE, reason=found.state_wait) if found.waits_for_state else scale
 
 
 def held_message(found: CommonFacts, startup_problem: SlotPod | None) -> str | None:
@@ -114,6 +138,8 @@ def held_message(found: CommonFacts, startup_problem: SlotPod | None) -> str | N
         return "suspended by spec.suspend"
     if found.queued:
         return found.reason
+    if found.waits_for_state:
+        return found.state_wait
     return startup_problem_message(startup_problem) if startup_problem is not None else None
 
 

@@ -52,6 +52,8 @@ class Observed(msgspec.Struct, frozen=True):
     """How its workers came into the round that they train in, if there was one before it."""
     idle: float | None = None
     """Seconds since what it reports last showed progress, None if it never reported any."""
+    state_wait: str | None = None
+    """What a restored job waits for before it can go on; empty: nothing; None: this leader does not know yet."""
 
 
 class JobEvent(msgspec.Struct, frozen=True):

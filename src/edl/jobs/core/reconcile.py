@@ -16,7 +16,7 @@ from edl.api.kubernetes.core import Pod
 from edl.api.status import EndedPod, RootCause, Scale, SlotMemory
 from edl.jobs.core.actions import Action, Change, Delete
 from edl.jobs.core.children import Owner
-from edl.jobs.core.common_conditions import CommonFacts
+from edl.jobs.core.common_conditions import WAITS_FOR_STATE, CommonFacts
 from edl.jobs.core.conditions import MESSAGE_INTERVAL
 from edl.jobs.core.grant import Grant
 from edl.jobs.core.in_force import remembered
@@ -171,7 +171,17 @@ class JobReconcile(ABC, Generic[J]):
             refusals=self._observed.refusals,
             refused_edits=self._request.refused_edits,
             warnings=self._request.warnings,
+            state_wait=self._state_wait(),
         )
+
+    def _state_wait(self) -> str:
+        """What a restored job waits for; as long as a new leader does not know, what the one before has found."""
+        if annotations.RESTORED_FROM not in self._job.metadata.annotations:
+            return ""
+        if self._observed.state_wait is not None:
+            return self._observed.state_wait
+        known = (one for one in self._request.job.status.conditions if one.type == WAITS_FOR_STATE)
+        return next((one.message for one in known if one.status == "True"), "")
 
 
 def durable_decision(scale: Scale, slots: tuple[SlotMemory, ...], destroys: bool, *facts: Any) -> object:

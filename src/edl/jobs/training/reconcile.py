@@ -13,7 +13,7 @@ from edl.api.kubernetes.core import Job, Pod
 from edl.api.labels import BEGUN_WITH
 from edl.jobs.core.actions import Action, Change, Create, Delete, add
 from edl.jobs.core.children import Owner, adoption, change, ownership, reconcile_child, size_of
-from edl.jobs.core.common_conditions import action_events
+from edl.jobs.core.common_conditions import action_events, with_wait
 from edl.jobs.core.grant import Grant, grant_in_status, with_grant
 from edl.jobs.core.maintenance import already_created, backing_off, reportable_refusals, with_pause
 from edl.jobs.core.outcome import Outcome, Refusal
@@ -159,9 +159,10 @@ class TrainingReconcile(JobReconcile[TrainingJob]):
         refusals = reportable_refusals(self._observed, [blocked] if blocked else [], self._now - self._created)
         scale = with_grant(self._scale, grant, self._now, refresh_message=self._refresh_message)
         common = replace(self._common_facts(grant, scale), refusals=refusals, refused_edits=self._refused_edits)
+        common = replace(common, state_wait="") if completion is not None else common
         return StatusInputs(
             view=self._view,
-            scale=with_pause(scale, self._observed.pause),
+            scale=with_wait(with_pause(scale, self._observed.pause), common),
             counts=self._observed_pods.counts(TRAINER, plan.counts, sizes),
             plan=plan,
             facts=facts,

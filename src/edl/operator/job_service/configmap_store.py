@@ -19,7 +19,7 @@ from edl.ledger.job_use import KeptLedger
 from edl.operator.job_service.record import JobRecord
 from edl.operator.job_service.restored_state import LEDGER, is_sealed, state_name
 from edl.operator.job_service.state import HeldSlot, JobState, Value
-from edl.operator.job_service.store import ConflictError, Stored, UnavailableError
+from edl.operator.job_service.store import ConflictError, NotRestoredError, Stored, UnavailableError
 from edl.protocol.rounds import Round
 from edl.scheduler.snapshot.objects import MEASURED_FILE
 from edl.throughput.measurements import Measurements
@@ -29,7 +29,8 @@ CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
 _META = "state.json"
 _LEDGER = LEDGER
-_RESTORE = "apply the whole backup, its key first; to begin anew, delete it and annotation edl.dev/restored-from"
+_RESTORE = "apply the whole backup; to begin anew, remove annotation edl.dev/restored-from"
+_PROVE = "apply the whole backup, its key first; to begin anew, delete it and annotation edl.dev/restored-from"
 _MEASURED = MEASURED_FILE
 _PREFIX = "kv."
 
@@ -59,13 +60,13 @@ class ConfigMapStore:
             raise UnavailableError(str(error)) from error
         owned, what = _ownership(found, record), f"ConfigMap {namespace}/{_name(name, record)}"
         if (found is None or owned == "leftover") and record.restored_from:
-            raise UnavailableError(f"{what} is missing, which the job was restored with; {_RESTORE}")
+            raise NotRestoredError(f"{what} is missing, which the job was restored with; {_RESTORE}")
         if found is None or owned == "leftover":
             return None
         if owned == "foreign":
             raise UnavailableError(f"{what} is not ours; delete it or rename the job")
         if owned == "unproven":
-            raise UnavailableError(f"{what} is not the state that this installation's key sealed; {_RESTORE}")
+            raise NotRestoredError(f"{what} is not the state that this installation's key sealed; {_PROVE}")
         return Stored(_decode(found, what), found.metadata.resource_version)
 
     async def save(self, namespace: str, name: str, record: JobRecord, state: JobState, version: str | None) -> str:

@@ -64,6 +64,7 @@ class DurableState:
     """The state of one job under one leader. `on_commit` is called whenever readers can see something new.
 
     `writer` is of this leadership alone, so that a state which carries it can only be one of our own writes.
+    `record` is replaced by newer ones: what a restored job may take up changes when its annotation does.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class DurableState:
         on_commit: Callable[[], None] = lambda: None,
         budget: MemoryBudget | None = None,
     ) -> None:
-        self._key = (namespace, name, record)
+        self._name, self.record = (namespace, name), record
         self._store, self._limiter, self._clock, self._sleep = store, limiter, clock, sleep
         self._writer, self._allowance, self._on_commit = writer, BurstAllowance(interval, burst), on_commit
         self._loading, self._urgent = asyncio.Lock(), asyncio.Event()
@@ -148,7 +149,7 @@ class DurableState:
             try:
                 await self._commit(self._staged)
             except UnavailableError as error:
-                log.warning("state of %s/%s not written, trying again: %s", *self._key[:2], error)
+                log.warning("state of %s/%s not written, trying again: %s", *self._name, error)
                 await self._sleep(RETRY)
 
     async def _gather(self, seconds: float) -> None:
@@ -164,7 +165,7 @@ class DurableState:
         self._allowance.spend(self._clock())
         self._urgent.clear()
         try:
-            self._version = await self._store.save(*self._key, staged, self._version)
+            self._version = await self._store.save(*self._name, self.record, staged, self._version)
         except (ConflictError, UnavailableError):
             await self._resolve(staged)
         else:
@@ -179,7 +180,7 @@ class DurableState:
             self._version = stored.version  # ours, this one or one before it whose answer was lost
             self._settle(stored.state)
         else:
-            log.error("state of %s/%s was written by %s", *self._key[:2], stored.state.writer)
+            log.error("state of %s/%s was written by %s", *self._name, stored.state.writer)
             self._adopt(stored)
             self._fail("the job's state was written by another, ask again")
             self._on_commit()
@@ -207,4 +208,4 @@ class DurableState:
                 waiter.set_exception(RefusedError(503, ErrorCode.UNAVAILABLE, message, retry_after=1))
 
     async def _read(self) -> Stored | None:
-        return await self._store.load(*self._key)
+        return await self._store.load(*self._name, self.record)

@@ -6,6 +6,9 @@ from typing import Protocol
 
 import msgspec
 
+Name = tuple[str, str, str]
+"""Namespace, name and the short name of the kind."""
+
 
 class RoleRecord(msgspec.Struct, frozen=True):
     """`replicas` is how many the role should have; `addresses` are the stable names of its slots."""

@@ -30,9 +30,10 @@ from edl.operator.job_service.calls import (
 )
 from edl.operator.job_service.group_commit import INTERVAL, Clock, DurableState, RateLimiter, Sleep
 from edl.operator.job_service.memory_budget import MemoryBudget
-from edl.operator.job_service.record import JobRecord, Jobs
+from edl.operator.job_service.record import JobRecord, Jobs, Name
 from edl.operator.job_service.refusals import NotLeadingError, RefusedError
 from edl.operator.job_service.reported_progress import check_figures
+from edl.operator.job_service.restore_watch import RestoreWatch
 from edl.operator.job_service.session import Session
 from edl.operator.job_service.state import LIMIT
 from edl.operator.job_service.store import Store
@@ -49,8 +50,6 @@ from edl.throughput.measurements import Measurements
 
 RECHECK = 5.0  # seconds after which a waiting call reads the record again, should nobody have said that it changed
 
-Name = tuple[str, str, str]
-"""Namespace, name and the short name of the kind."""
 Handler = Callable[[web.Request, Session], Awaitable[web.StreamResponse]]
 
 
@@ -66,7 +65,8 @@ class JobService:
         trainer_requests: TrainerRequests | None = None,
     ) -> None:
         self._trainer = TrainerCalls(trainer_requests or NoTrainerRequests(), self._when)
-        self._store, self._jobs, self._clock, self._sleep, self._interval = store, jobs, clock, sleep, interval
+        self._jobs, self._clock, self._sleep, self._interval = jobs, clock, sleep, interval
+        self._store = RestoreWatch(store)
         self._limiter = RateLimiter(clock=clock, sleep=sleep)
         self._calls, self._budget = OpenCalls(), MemoryBudget()
         self._sessions: dict[Name, Session] = {}
@@ -84,6 +84,7 @@ class JobService:
         for session in self._sessions.values():
             session.close()
         self._sessions.clear()
+        self._store.clear()
 
     def changed(self, name: Name) -> None:
         """The job's record changed, or the job is gone: wakes calls that wait for it."""
@@ -141,6 +142,14 @@ class JobService:
         found = {name for name, session in self._sessions.items() if session.rendezvous.hopeless is not None}
         news, self._hopeless = found - self._hopeless, found
         return news
+
+    def state_wait(self, name: Name) -> str | None:
+        """What a restored job waits for before its state can be read; empty: nothing; None: it is not known yet."""
+        return self._store.wait_of(name)
+
+    def take_state_waits(self) -> set[Name]:
+        """Jobs that began or ceased to wait so since the last call."""
+        return self._store.take_news(self._jobs)
 
     def change(self, name: Name) -> RoundChange | None:
         """How the job's workers came into the round that they train in, if there was one before it."""

@@ -54,7 +54,7 @@ class Session:
     def observe(self, record: JobRecord) -> None:
         """Takes the newest record, notes which holders are there, and wakes calls that wait if it differs."""
         if record != self.record:
-            self.record = record
+            self.record = self.state.record = record
             self.notify_changed()
         self.sampler.observe(record.size, record.nodes)
         pods, slots = record.pods or frozenset(), self.state.committed.slots.values()

@@ -16,6 +16,11 @@ class UnavailableError(Exception):
     """The store did not answer; whether a write took place is unknown."""
 
 
+class NotRestoredError(UnavailableError):
+    """The job was restored on this cluster, and the state that it had is not there, or is not proven to be its own. A
+    person has to do something about it, which the message says."""
+
+
 class Stored(msgspec.Struct, frozen=True):
     state: JobState
     version: str

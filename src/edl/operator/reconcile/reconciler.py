@@ -73,6 +73,11 @@ class JobServiceConnection(Protocol):
         """How its workers last changed, if they said so."""
         ...
 
+    def state_wait_of(self, key: JobKey) -> str | None:
+        """What it waits for, if it was restored and the state that it had is not there; empty: nothing; None: it is not
+        known yet."""
+        ...
+
     def changed(self, key: JobKey) -> None:
         """What is known of the job may have changed."""
         ...
@@ -95,6 +100,9 @@ class NoService:
         return None
 
     def change_of(self, key: JobKey) -> MemberChange | None:
+        return None
+
+    def state_wait_of(self, key: JobKey) -> str | None:
         return None
 
     def changed(self, key: JobKey) -> None:
@@ -211,6 +219,7 @@ class Reconciler:
             hopeless=self._service.hopeless_of(key),
             progress=shown_progress(reported),
             change=self._service.change_of(key),
+            state_wait=self._service.state_wait_of(key),
             idle=reported.idle if reported is not None else None,
         )
 

@@ -60,6 +60,7 @@ def outside(request: ReconcileRequest[object]) -> Hashable:
         frozenset((one.metadata.uid, _version(one)) for one in observed.objects.values()),
         frozenset((one.metadata.uid, one.metadata.generation) for one in request.companions),
         observed.refusals,
+        observed.state_wait,
         None if grant is None else (grant.target, grant.code, grant.minimum),
     )
 

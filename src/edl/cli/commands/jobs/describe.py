@@ -204,6 +204,8 @@ def advice(job: JobSummary) -> list[str]:
         ]
     if conditions.get("Queued", {}).get("status") == "True":
         return ["it waits for room; the reason above says what is missing", "`edl top` shows who uses the cluster"]
+    if conditions.get("WaitsForState", {}).get("status") == "True":
+        return ["it goes on by itself when the state of its backup is there; the reason above says what to do"]
     return [
         f"watch it: edl logs -f {job.name}{where}",
         f"hold its size: edl pause {job.name}{where}",
