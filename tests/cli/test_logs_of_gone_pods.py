@@ -78,7 +78,19 @@ def test_without_a_brain_it_says_what_is_gone(kept: Cluster, capsys: Output, mon
     out, said = capsys.readouterr()
     assert out == ""
     assert "gone with their pods: the logs of gone-worker-0\n" in said
-    assert "$EDL_BRAIN_URL" in said
+    assert "there is no Service edl-web in namespace edl-system; `edl install --web` brings it" in said
+    assert "exec deploy/edl-brain -- edl brain logs default/gone" in said
+
+
+def test_where_nothing_is_gone_nothing_is_said_of_a_brain(
+    kept: Cluster, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EDL_BRAIN_URL")
+    make(kept, PYTORCH, pytorch_job("waits"), {"phase": "Pending"})
+    assert kept.edl("logs", "waits") == 1
+    said = capsys.readouterr().err
+    assert "waits has no pods now" in said
+    assert "Brain" not in said
 
 
 def test_the_brain_itself_is_asked_for_a_job_that_is_gone(kept: Cluster, capsys: Output) -> None:

@@ -39,7 +39,7 @@ async def test_rights_in_one_namespace_show_that_one_alone() -> None:
             status, found = await there.get(call, token="rita")
             assert (status, found["code"]) == (403, "forbidden")
         absent = await there.get(f"jobs/{KIND}/blue/nothing", token="rita")
-        for more in ("", "/events", "/manifest", "/pods/b-trainer-0/log"):
+        for more in ("", "/events", "/manifest", "/pods/b-trainer-0/log", "/logs", "/logs/b-trainer-0?uid=u"):
             status, found = await there.get(f"jobs/{KIND}/blue/b{more}", token="rita")
             assert (status, found["code"]) == (404, "not-found")
             assert "secret" not in str(found)

@@ -115,7 +115,7 @@ class World:
     def __init__(self, api: Api, client: Client, state: ClusterState, session: aiohttp.ClientSession) -> None:
         self.api, self.client, self.state, self._session = api, client, state, session
         self.sessions = Sessions()
-        self.url = ""
+        self.url = self.api_url = ""
 
     async def serve(self, stack: contextlib.AsyncExitStack, settings: WebSettings, history: History | None) -> None:
         door = ClusterDoor(Reviews(self.client), lambda token: self.client)
@@ -250,6 +250,7 @@ async def world(settings: WebSettings | None = None, *, history: History | None 
         await stack.enter_async_context(state.running())
         session = await stack.enter_async_context(aiohttp.ClientSession())
         made = World(api, client, state, session)
+        made.api_url = server.url
         await made.serve(stack, settings or WebSettings(), history)
         await state.wait_synced()
         yield made

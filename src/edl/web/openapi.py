@@ -35,6 +35,22 @@ CALLS: tuple[tuple[str, str, str, tuple[str, ...], Any, Any], ...] = (
         None,
         types.LogLines,
     ),
+    (
+        "get",
+        f"{_JOB}/logs",
+        "Logs that Brain keeps of its pods; without uid of the newest job of the name.",
+        ("uid",),
+        None,
+        types.KeptLogs,
+    ),
+    (
+        "get",
+        f"{_JOB}/logs/{{pod}}",
+        "What Brain keeps of one, as text: lines, each with its time in front.",
+        ("uid",),
+        None,
+        str,
+    ),
     ("get", "/api/v1/past", "Jobs that are gone, as history has them.", (), None, types.PastJobs),
     ("get", "/api/v1/cluster", "Nodes, who waits, shares, and use over time.", (), None, types.ClusterView),
     ("get", "/api/v1/plan", "What the scheduler would decide now.", ("policy",), None, types.PlanView),
@@ -53,7 +69,7 @@ CALLS: tuple[tuple[str, str, str, tuple[str, ...], Any, Any], ...] = (
 
 
 def document() -> dict[str, Any]:
-    kinds = [kind for *_, body, answer in CALLS for kind in (body, answer) if kind is not None]
+    kinds = [kind for *_, body, answer in CALLS for kind in (body, answer) if kind not in (None, str)]
     kinds += [types.Refusal, types.Liveness]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     by_kind = {kind.__name__: schema for kind, schema in zip(kinds, schemas, strict=True)}
@@ -81,8 +97,9 @@ def _in_path(path: str) -> list[dict[str, Any]]:
 
 def _operation(summary: str, query: tuple[str, ...], body: Any, answer: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     refusal = {"description": "Refused; `code` is stable.", "content": _json(schemas["Refusal"])}
-    done: dict[str, Any] = {"description": "Done."}
-    done["content"] = _json(schemas[answer.__name__]) if answer else {"text/event-stream": {}}
+    texts: dict[Any, dict[str, Any]] = {None: {"text/event-stream": {}}, str: {"text/plain": {}}}
+    content = texts[answer] if answer in texts else _json(schemas[answer.__name__])
+    done = {"description": "Done.", "content": content}
     operation: dict[str, Any] = {
         "summary": summary,
         "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in query],

@@ -28,6 +28,7 @@ from edl.web.access.origin import check_origin
 from edl.web.access.sessions import CODE_SECONDS, SESSION, Grant, Sessions
 from edl.web.access.viewers import TOKEN_HEADER, Door, Viewer, Viewers
 from edl.web.errors import RefusedError, forbidden, not_found
+from edl.web.kept_logs import KeptLogCalls
 from edl.web.logs import pod_log
 from edl.web.lookups import events_of, kept_manifest, manifest_of, refused
 from edl.web.model.history import History, NoHistory
@@ -91,7 +92,9 @@ class WebServer:
         self._sessions = Sessions() if sessions is None else sessions  # an empty one counts
         self._viewers = Viewers(door, self._sessions, state.board.namespaces)
         self.progress = LiveProgress(state, progress)
-        self._views = Views(state, recording or history or NoHistory(), self.progress, recording)
+        kept = recording or history or NoHistory()
+        self._views = Views(state, kept, self.progress, recording)
+        self._kept_logs = KeptLogCalls(self._views, self._viewers, kept)
         self._streams = Streams(self._views, self._viewers)
         self._planner = Planner(state, settings.scheduler)
         self._pages = Pages()
@@ -102,6 +105,7 @@ class WebServer:
         app.on_response_prepare.append(_add_headers)
         job = "/api/v1/jobs/{kind}/{namespace}/{name}"
         app.add_routes(self._pages.routes())
+        app.add_routes(self._kept_logs.routes(job))
         app.add_routes(
             [
                 web.get("/healthz", self._health),

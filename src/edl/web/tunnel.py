@@ -6,7 +6,7 @@ user's own credential for itself. Calls that another site made a browser send en
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import unquote
 
@@ -48,18 +48,31 @@ class Tunnel:
 
     async def check(self) -> None:
         """NoPageError says what is missing; KubeError: the API server does not answer."""
+        self._check(await self._ask(Request("GET", f"{self._base}/healthz")))
+
+    async def get(self, path: str, query: Mapping[str, str], *, within: float = PATIENCE) -> bytes:
+        """What the page answers to a call of the user's. NoPageError says why it does not."""
+        headers = {TOKEN_HEADER: await self.own_token()}
+        request = Request("GET", self._base + safe_path(path), query=query, accept="*/*", headers=headers)
+        answer = await self._ask(request, within)
+        self._check(answer)
+        return bytes(answer.body)
+
+    def _check(self, answer: Response) -> None:
         where = f"{SERVICE} in namespace {self._namespace}"
-        answer = await self._ask(Request("GET", f"{self._base}/healthz"))
+        if answer.code == 200:
+            return
+        if refusal := _refusal(answer):
+            raise NoPageError(f"the page of the cluster refuses: {refusal}")
         if answer.code in (401, 403):
             raise NoPageError(f"you may not get services/proxy of {where}; its Role {SERVICE} grants it")
         if answer.code == 404:
             raise NoPageError(f"there is no Service {where}; `edl install --web` brings it")
-        if answer.code != 200:
-            raise NoPageError(f"{where} does not answer: {_words(answer)}")
+        raise NoPageError(f"{where} does not answer: {_words(answer)}")
 
-    async def _ask(self, request: Request) -> Response:
+    async def _ask(self, request: Request, within: float = PATIENCE) -> Response:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(within):
                 return await self._transport.request(request)
         except TimeoutError:
             raise NoPageError(f"{SERVICE} in namespace {self._namespace} does not answer") from None
@@ -70,6 +83,13 @@ class Tunnel:
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         acts_as = any(name.lower().startswith("impersonate-") for name in headers)
         return token if scheme.lower() == "bearer" and not acts_as else ""
+
+    async def own_token(self) -> str:
+        """The same; NoPageError if there is none."""
+        token = await self.token()
+        if not token:
+            raise NoPageError("your kubeconfig has no token of your own for the page of the cluster")
+        return token
 
     async def code(self, *, actions: bool) -> str:
         """A code that logs the user in, once. NoPageError if the page does not take their token."""
@@ -143,10 +163,20 @@ def _refused(status: int, words: str, code: str) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json", headers=HEADERS)
 
 
+def _refusal(answer: Response) -> str:
+    """The page's own, empty if somebody before it refuses."""
+    said = _said(answer)
+    return str(said.get("error") or "")[:300] if "code" in said and "kind" not in said else ""
+
+
 def _words(answer: Response) -> str:
     """Of the page's refusals, and of the API server's."""
-    try:
-        said = msgspec.json.decode(bytes(answer.body), type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        said = {}
+    said = _said(answer)
     return f"{answer.code} {str(said.get('error') or said.get('message') or '')[:300]}".strip()
+
+
+def _said(answer: Response) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(bytes(answer.body), type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}

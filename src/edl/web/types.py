@@ -303,6 +303,21 @@ class LogLines(Answer, frozen=True):
     """Why there are no more, on the last one."""
 
 
+class KeptLogRow(Answer, frozen=True):
+    """A log that Brain keeps. `uid` is the job's."""
+
+    pod: str
+    uid: str
+    bytes: int
+    updated: float
+
+
+class KeptLogs(Answer, frozen=True):
+    """In the order in which their pods began."""
+
+    logs: list[KeptLogRow]
+
+
 class Liveness(Answer, frozen=True):
     """Whether the caches follow the cluster, and if not, why and since how many seconds."""
 

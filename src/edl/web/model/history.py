@@ -20,6 +20,8 @@ from edl.ledger.job_account import JobAccount
 from edl.ledger.uses import UNUSABLE, CapacityUse
 from edl.operator.reconcile.job_key import JobKey
 from edl.protocol.history import ClusterPoint, HistoryLine, JobPast
+from edl.protocol.kept_logs import KeptLogInfo
+from edl.web.errors import RefusedError
 from edl.web.model.rows import job_key
 from edl.web.model.samples import Point
 from edl.web.types import AccountLine, Amounts, ClusterSample, EventRow, Holder, JobRow, SizeDecision
@@ -29,6 +31,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 NO_BRAIN = "what was before this page's server began to watch: no Brain keeps a history here"
+NO_LOGS = "no Brain is installed that would keep logs of pods that are gone"
 AWAY = "what Brain keeps of it: Brain does not answer"
 FRESH = 10.0  # seconds that an answer of Brain's is good for
 REMEMBERED = 500
@@ -61,6 +64,12 @@ class History(Protocol):
     async def cluster(self) -> tuple[list[ClusterSample], list[str]]:
         """The past of the cluster, and what is missing of it."""
 
+    async def logs(self, job: str) -> list[KeptLogInfo]:
+        """Of the pods of namespace/name/uid, or of the newest job of namespace/name. RefusedError: none can be had."""
+
+    async def log(self, job: str, pod: str) -> str:
+        """What is kept of one, of namespace/name/uid. RefusedError as above."""
+
 
 class NoHistory:
     async def job(self, key: JobKey) -> KeptJob:
@@ -71,6 +80,12 @@ class NoHistory:
 
     async def cluster(self) -> tuple[list[ClusterSample], list[str]]:
         return [], ["capacity before this page's server began to watch, and why free capacity is not used: no Brain"]
+
+    async def logs(self, job: str) -> list[KeptLogInfo]:
+        raise RefusedError(404, "not-found", NO_LOGS)
+
+    async def log(self, job: str, pod: str) -> str:
+        raise RefusedError(404, "not-found", NO_LOGS)
 
 
 class BrainHistory:
@@ -129,6 +144,20 @@ class BrainHistory:
             return self._cluster[1], ["capacity over time as Brain keeps it: Brain does not answer"]
         self._cluster = now, [sample_of(point) for point in points]
         return self._cluster[1], []
+
+    async def logs(self, job: str) -> list[KeptLogInfo]:
+        return await self._of_logs(lambda brain: brain.logs(job))
+
+    async def log(self, job: str, pod: str) -> str:
+        return await self._of_logs(lambda brain: brain.log(job, pod))
+
+    async def _of_logs(self, call: Callable[[BrainClient], T]) -> T:
+        try:
+            return await self._ask(call)
+        except BrainRefusalError as error:
+            raise RefusedError(502, "unavailable", f"Brain refuses to give logs: {error}") from None
+        except BrainDownError as error:
+            raise RefusedError(503, "unavailable", f"Brain, which keeps logs, does not answer: {error}") from None
 
     async def _ask(self, call: Callable[[BrainClient], T]) -> T:
         """One at a time, in a thread: its client blocks."""

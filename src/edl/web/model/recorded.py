@@ -20,6 +20,8 @@ from edl.ledger.report import PeriodLine, PeriodReport
 from edl.ledger.uses import CapacityUse, Use
 from edl.operator.reconcile.job_key import JobKey
 from edl.protocol.history import HistoryLine
+from edl.protocol.kept_logs import KeptLogInfo
+from edl.web.errors import RefusedError
 from edl.web.model.history import CLUSTER_POINTS, KeptJob, kept_of, past_row, sample_of, three
 from edl.web.model.state import ClusterState
 from edl.web.types import ClusterSample, ClusterView, JobRow, Liveness, Share
@@ -27,6 +29,7 @@ from edl.web.types import ClusterSample, ClusterView, JobRow, Liveness, Share
 JOBS = 20_000  # the newest, that a page lists
 WAITED = 50  # those that waited longest
 END = 1e11  # after everything
+NO_LOGS = "a recording has no logs"
 NOTE = "it is part of a recording; nothing about it changes any more"
 
 
@@ -50,6 +53,12 @@ class Recording:
 
     async def cluster(self) -> tuple[list[ClusterSample], list[str]]:
         return [sample_of(one) for one in await self._store.cluster(0.0, END, CLUSTER_POINTS)], []
+
+    async def logs(self, job: str) -> list[KeptLogInfo]:
+        raise RefusedError(404, "not-found", NO_LOGS)
+
+    async def log(self, job: str, pod: str) -> str:
+        raise RefusedError(404, "not-found", NO_LOGS)
 
     async def view(self) -> ClusterView:
         samples, _ = await self.cluster()

@@ -105,13 +105,12 @@ async def _tunnel(options: argparse.Namespace, opens: bool) -> int:
     from edl.cli.commands.services.web import show
     from edl.kube.auth.kubeconfig import load_client_config
     from edl.operator.settings import NAMESPACE
-    from edl.web.tunnel import NoPageError, Tunnel
+    from edl.web.tunnel import Tunnel
 
     tunnel = Tunnel(load_client_config(chosen_kubeconfig(options.kubeconfig)), options.namespace or NAMESPACE)
     try:
         await tunnel.check()
-        if not await tunnel.token():
-            raise NoPageError("your kubeconfig has no token of your own for the page of the cluster")
+        await tunnel.own_token()
         async with tunnel.serving("127.0.0.1", 0) as url:
             code = await tunnel.code(actions=options.actions)
             await show(f"{url}/#code={code}", opens=opens)

@@ -1,8 +1,9 @@
 """Print what the pods of a job wrote, each line with the pod's name when there are several.
 
 With -f, workers that come later too, until the job ends. On this machine's cluster logs of pods that are gone are kept
-until the job is deleted. On another cluster the Brain that $EDL_BRAIN_URL names has the last of PyTorch workers for 7
-days ($EDL_BRAIN_TOKEN opens it); the command says whose are gone.
+until the job is deleted. On another cluster Brain has the last of PyTorch workers for 7 days. It is read through the
+page of the cluster (`edl install --web`), by whoever may read logs of pods there, or where $EDL_BRAIN_URL says
+($EDL_BRAIN_TOKEN opens it). The command says whose logs are gone, and why.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from edl.api.kubernetes import duration, timestamp
-from edl.cli.connect.brain_logs import BrainLogs, brain_logs
+from edl.cli.connect.brain_logs import BrainLogs, brain_logs, is_named
 from edl.cli.connect.cluster import add_cluster_options, is_local, with_cluster
 from edl.cli.connect.job_logs import JobLogs, has_started
 from edl.cli.connect.jobs import JobSummary, find_job
@@ -43,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", help="only lines of the last 5s, 2m or 3h")
     parser.add_argument("--timestamps", action="store_true", help="with the time of each line")
     add_cluster_options(parser)
+    parser.add_argument("--system", metavar="NAMESPACE", default="edl-system", help="where EDL is (%(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,13 +55,23 @@ async def _logs(client: "Client", namespace: str, options: argparse.Namespace) -
     part = _range(options)
     job = await find_job(client, namespace, options.job)
     choice = await _choice(client, job, options)
+    brain = BrainLogs() if is_local(options) else await brain_logs(job, options)
+    try:
+        return await _print_all(client, job, choice, part, brain, options)
+    finally:
+        await brain.close()
+
+
+async def _print_all(
+    client: "Client", job: JobSummary, choice: "Choice", part: LogRange, brain: BrainLogs, options: argparse.Namespace
+) -> int:
     kept = [log for log in kept_logs(job.uid) if choice.names(log.pod)] if is_local(options) else []
-    brain = BrainLogs(None, "", []) if is_local(options) else await brain_logs(job)
     pods = choice.of(await job_pods(client, job.kind, job.namespace, job.name, uid=job.uid))
     there = {pod["metadata"]["name"] for pod in pods}
     lasting = [pod for pod in brain.pods if choice.names(pod) and pod not in there]
     if not (pods or kept or lasting or last_words(job)) and (not options.follow or job.finished):
-        raise CommandError(f"{job.label} has {choice.described} now: {job.reason or 'see `edl describe`'}")
+        none = f"{job.label} has {choice.described} now: {job.reason or 'see `edl describe`'}"
+        raise CommandError(f"{none}\n{_no_brain(job, brain, options)}" if brain.why and gone_pods(job) else none)
     printer = Printer(options.timestamps, several=_several(job, [*pods, *kept, *lasting], options))
     await _print_kept(kept, pods, part, printer)
     for name in lasting:
@@ -70,11 +82,17 @@ async def _logs(client: "Client", namespace: str, options: argparse.Namespace) -
         for pod in pods:
             await printer.all(pod_log(client, job.namespace, pod["metadata"]["name"], part), pod["metadata"]["name"])
     gone = await _tell_gone(client, job, choice, {*lasting, *(log.pod for log in kept)}, printer)
-    if brain.why:
-        print(f"edl: the Brain, which keeps logs of pods that are gone: {harmless(brain.why)}", file=sys.stderr)
-    elif gone and not is_local(options) and not brain.asked:
-        print("edl: a Brain that is installed may have them: $EDL_BRAIN_URL and $EDL_BRAIN_TOKEN", file=sys.stderr)
+    if brain.why and (gone or lasting or is_named()):
+        print(_no_brain(job, brain, options), file=sys.stderr)
     return 0
+
+
+def _no_brain(job: JobSummary, brain: BrainLogs, options: argparse.Namespace) -> str:
+    said = f"edl: the Brain, which keeps logs of pods that are gone: {harmless(brain.why)}"
+    if is_named():
+        return said
+    command = f"kubectl -n {options.system} exec deploy/edl-brain -- edl brain logs {job.namespace}/{job.name}"
+    return f"{said}\nedl: if it is installed, an administrator reads them with: {command}"
 
 
 class Choice:
