@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edl.runtime.environment import Environment, SettingError
+from edl.runtime.logs.own_output import copy_output, exit_now
 from edl.runtime.paddle import hooks
 from edl.runtime.paddle.servers import (
     PSERVER,
@@ -43,8 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         env = Environment.read(os.environ)
         env.require("namespace", "job", "token", "service_url")
+        serves = os.environ.get("TRAINING_ROLE") == "PSERVER"
+        copy_output(env, leads=not serves and env.index == 0)
         _log_to_stderr()
-        run = _serve if os.environ.get("TRAINING_ROLE") == "PSERVER" else _train
+        run = _serve if serves else _train
         run(env, options.script, options.arguments)
     except SettingError as error:
         print(f"edl.paddle: {error}", file=sys.stderr)
@@ -77,7 +80,7 @@ def _end(code: int) -> None:
     """Exits at once: Paddle's threads abort the process if the interpreter ends before they do."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)
+    exit_now(code)
 
 
 def _serve(env: Environment, script: str, arguments: list[str]) -> None:

@@ -59,6 +59,7 @@ def test_the_brains_lines_come_first_then_last_words_then_what_is_gone(kept: Clu
     assert out.endswith("Traceback\nno data\n")
     assert "gone-worker-1 is gone (exit code 3); the end of what it wrote:" in said
     assert "gone with their pods: the logs of gone-worker-1\n" in said
+    assert "a command of yours in an image of yours sends none" in said
 
 
 def test_a_brain_that_is_away_is_named_and_status_still_speaks(

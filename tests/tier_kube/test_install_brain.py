@@ -42,7 +42,7 @@ client.begin("default/ctr/u", Beginning(Features()))
 WRITES = """
 import os
 from edl.runtime.environment import Environment
-from edl.runtime.torch.log_feed import LogFeed
+from edl.runtime.logs.feed import LogFeed
 feed = LogFeed.start(Environment.read(os.environ), lambda: True, every=0.2)
 feed.add(1, b"a line of a pod\\n")
 feed.close(60)

@@ -28,6 +28,7 @@ CARRIED = (
     "runtime/__init__.py",
     "runtime/environment.py",
     "runtime/hugging_face.py",
+    "runtime/logs",
     "runtime/tls.py",
     "runtime/torch",
     "torch",

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
+import msgspec
+
 from edl.operator.job_service import JobRecord, JobService, MemoryStore
 from edl.operator.job_service.trainer_calls import NoTrainerRequests
 from edl.protocol.plans import BrainAccess
@@ -38,6 +40,10 @@ class ServiceThread:
 
     def tell_of_brain(self, access: BrainAccess | None) -> None:
         self._requests.access = access
+
+    def edit(self, **changes: Any) -> None:
+        self.record = msgspec.structs.replace(self.record, **changes)
+        self._loop.call_soon_threadsafe(self._service.changed, ("ns", "j", self.record.tag))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """On the service's loop."""

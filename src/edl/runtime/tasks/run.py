@@ -5,12 +5,12 @@ stays for trainers that start late; the operator terminates it with the job.
 """
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
 
 from edl.runtime.environment import MASTER_PORT, Environment
+from edl.runtime.logs.own_output import exit_now
 from edl.runtime.rpc import Server, listen
 from edl.runtime.service_client import Service, ServiceClient, patiently
 from edl.runtime.signals import on_termination
@@ -93,6 +93,6 @@ def _start(name: str, work: Callable[[], None]) -> None:
             work()
         except BaseException:
             log.critical("the master's %s failed", name, exc_info=True)
-            os._exit(70)
+            exit_now(70)
 
     threading.Thread(target=guarded, name=name, daemon=True).start()

@@ -20,11 +20,11 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.launcher import api as launcher
 
 from edl.runtime.environment import Environment
+from edl.runtime.logs.feed import LogFeed
 from edl.runtime.torch import activity, failure_message
 from edl.runtime.torch.checkpoint_memory import MEMORY
 from edl.runtime.torch.handler import EdlHandler, own_address
 from edl.runtime.torch.lines import JOINS, LINK
-from edl.runtime.torch.log_feed import LogFeed
 from edl.runtime.torch.plugin import Parameters, Settings, connect
 from edl.runtime.torch.stream_tail import STDERR, STDOUT, StreamTail
 from edl.runtime.torch.warm_workers import Zygote

@@ -24,12 +24,12 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
+from edl.runtime.logs.feed import LogFeed
 from edl.runtime.torch.activity import Activity
 from edl.runtime.torch.agent_state import AgentState
 from edl.runtime.torch.checkpoint_memory import CheckpointMemory
 from edl.runtime.torch.connection import ConnectionThread
 from edl.runtime.torch.in_place import InPlace
-from edl.runtime.torch.log_feed import LogFeed
 from edl.runtime.torch.plugin import Settings
 from edl.runtime.torch.warm_workers import Zygote
 from edl.runtime.torch.worker_hub import WorkerHub

@@ -6,7 +6,6 @@ shares never move: a trainer that is lost delays its share, and the job is never
 """
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from edl.protocol.job_state import JobView, RoleView
 from edl.protocol.progress import ProgressReport
 from edl.protocol.slots import Slot
 from edl.runtime.environment import Environment
+from edl.runtime.logs.own_output import exit_now
 from edl.runtime.service_client import Service, patiently
 from edl.runtime.tasks import progress, run
 from edl.runtime.tasks.run import Master
@@ -104,4 +104,4 @@ class ShareService:
 def _leave(reason: str) -> None:
     """Another process has this share: nothing that this one does counts any more."""
     log.critical("this trainer ends: %s", reason)
-    os._exit(LEFT)
+    exit_now(LEFT)

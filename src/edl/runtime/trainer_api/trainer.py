@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from edl.runtime import usage
 from edl.runtime.environment import Environment, SettingError
+from edl.runtime.logs.own_output import copy_output, exit_now
 from edl.runtime.parameters.model import Dense, Model, Optimizer, Rows
 from edl.runtime.service_client import ServiceClient
 from edl.runtime.tasks.messages import Assignment, GetTask, Hello
@@ -59,6 +60,8 @@ class Trainer:
         self, env: Mapping[str, str] | None = None, *, on_done: OnDone | None = None, grace: float = GRACE
     ) -> None:
         self._env = Environment.read(os.environ if env is None else env)
+        if env is None:
+            copy_output(self._env, leads=self._env.index == 0)
         self._service: ServiceClient | None = None
         self._local: LocalJob | FixedShare | None = None
         self._share: Share | None = None
@@ -238,13 +241,13 @@ class Trainer:
             return
         if ended == "job over":
             log.warning("leaving at once: the job is over, and nobody is there to take the task back")
-            os._exit(LEFT)
+            exit_now(LEFT)
         task = self.current
         if task is not None:
             task.void = True
             self._reporter.give_back(task)
         log.warning("leaving in the middle of a task; it was given back")
-        os._exit(LEFT)
+        exit_now(LEFT)
 
     def _abandon(self, task: Task, error: BaseException | None) -> None:
         """Reports a task in the middle of which the loop was left: as failed after an exception, else as given back."""

@@ -1,8 +1,9 @@
 """Print what the pods of a job wrote, each line with the pod's name when there are several.
 
 With -f, workers that come later too, until the job ends. On this machine's cluster logs of pods that are gone are kept
-until the job is deleted. On another cluster Brain has the last of PyTorch workers for 7 days. It is read through the
-page of the cluster (`edl install --web`), by whoever may read logs of pods there, or where $EDL_BRAIN_URL says
+until the job is deleted. On another cluster Brain has the last of them for 7 days: of torchrun's workers, of scripts
+that use edl.trainer and of EDL's own commands, not of other commands in images of yours. It is read through the page of
+the cluster (`edl install --web`), by whoever may read logs of pods there, or where $EDL_BRAIN_URL says
 ($EDL_BRAIN_TOKEN opens it). The command says whose logs are gone, and why.
 """
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 SUMMARY = "what the pods of a job wrote"
 ORDER = 80
 
+NOT_SENT = (
+    "Brain has nothing of them: it keeps logs for days, and gets those of torchrun, of scripts that use edl.trainer, "
+    "and of EDL's own commands; a command of yours in an image of yours sends none"
+)
 POLL_INTERVAL = 0.5  # seconds between lists of pods
 
 
@@ -84,6 +89,8 @@ async def _print_all(
     gone = await _tell_gone(client, job, choice, {*lasting, *(log.pod for log in kept)}, printer)
     if brain.why and (gone or lasting or is_named()):
         print(_no_brain(job, brain, options), file=sys.stderr)
+    elif gone and not is_local(options):
+        print(f"edl: {NOT_SENT}", file=sys.stderr)
     return 0
 
 
@@ -113,7 +120,7 @@ class Choice:
 
     def names(self, pod: str) -> bool:
         """Whether a pod that is gone, of which only the name is left, would have been chosen."""
-        return pod == self._pod if self._pod else not self._role or f"-{self._role}-" in pod
+        return pod == self._pod if self._pod else not self._role or f"-{self._role}-" in f"{pod}-"
 
 
 class Printer:

@@ -15,11 +15,14 @@ def run_role(name: str, role: "Callable[[Environment], int]", **options: Any) ->
     from dataclasses import replace
 
     from edl.runtime.environment import Environment, SettingError
+    from edl.runtime.logs.own_output import copy_output
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         given = {member: value for member, value in options.items() if value}
-        return role(replace(Environment.read(os.environ), **given))
+        env = replace(Environment.read(os.environ), **given)
+        copy_output(env)
+        return role(env)
     except (SettingError, ValueError) as error:
         print(f"edl {name}: {error}", file=sys.stderr)
         return 2

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from edl.runtime.environment import Environment
+from edl.runtime.logs.backlog import Backlog
 from edl.runtime.tls import tls_context
-from edl.runtime.torch.log_backlog import Backlog
 from edl.runtime.torch.service_call import Endpoint
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Lines that wait to be sent are whole, have a time, and are never more than what was agreed."""
 
-from edl.runtime.torch.log_backlog import LONGEST, Backlog
+from edl.runtime.logs.backlog import LONGEST, Backlog
 
 EPOCH = b"1970-01-01T00:00:00.000000Z "
 
