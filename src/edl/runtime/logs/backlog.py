@@ -24,7 +24,11 @@ class Backlog:
     def add(self, stream: int, block: bytes) -> None:
         """An empty block ends the stream."""
         with self._lock:
-            *whole, rest = (self._begun.get(stream, b"") + (block or b"\n")).split(b"\n")
+            begun = self._begun.get(stream, b"")
+            if block and b"\n" not in block and len(begun) + len(block) <= LONGEST:
+                self._begun[stream] = begun + block  # `print` writes a line word by word
+                return
+            *whole, rest = (begun + (block or b"\n")).split(b"\n")
             while len(rest) > LONGEST:
                 whole.append(rest[:LONGEST])
                 rest = rest[LONGEST:]
