@@ -41,7 +41,7 @@ async def test_a_job_says_that_it_waits_for_its_state_and_goes_on_with_it() -> N
         assert await reason(scene) == (await scene.status())["reason"] == said["message"]
         assert said["message"] in await scene.until_event("NotRestored")
         await scene.until_phase("running")
-        await wire.quiet(4.0)  # it is looked for every two seconds: nothing is written for that
+        await wire.quiet(3.0)  # it is looked for every two seconds: nothing is written for that
 
         await scene.client.create(CONFIGMAPS, await saved_state(scene), namespace="default")
         await scene.until_condition("WaitsForState", "False")
@@ -90,5 +90,5 @@ async def test_a_new_leader_says_the_same_and_writes_nothing() -> None:
             await wire.quiet(1.0)
         before = await scene.status()
         async with scene.operator(service=LOCAL) as wire:
-            await wire.quiet(4.0)
+            await wire.quiet(3.0)
             assert await scene.status() == before
