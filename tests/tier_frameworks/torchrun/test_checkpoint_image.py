@@ -15,10 +15,11 @@ import torch
 
 import edl.torch as elastic
 from edl.runtime.torch.checkpoint_memory import MEMORY, CheckpointMemory
-from edl.torch.checkpoints import image, shards
+from edl.torch.checkpoints import image
 from edl.torch.checkpoints.buffers import Buffer
 from edl.torch.checkpoints.folder import CheckpointFolder
 from edl.torch.checkpoints.writer import Job, Writer
+from edl.torch.sharded import pieces
 from tests.tier_frameworks.torchrun.group import until
 
 pytestmark = pytest.mark.frameworks
@@ -325,7 +326,7 @@ def test_tensors_that_are_spread_in_several_ways_are_refused_with_a_way_out() ->
         return made
 
     with pytest.raises(ValueError, match=r"2 ways .*torch.distributed.checkpoint"):
-        shards.layout_of({"model": spread("Shard(0)"), "other": spread("Shard(1)")})
+        pieces.layout_of({"model": spread("Shard(0)"), "other": spread("Shard(1)")})
 
 
 @pytest.mark.parametrize("wrong", [{"every": 0}, {"keep": 0}, {"write_every": -1}])

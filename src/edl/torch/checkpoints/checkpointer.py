@@ -25,6 +25,7 @@ from edl.torch.checkpoints.shards import Shard
 from edl.torch.checkpoints.shelf import Shelf, Slot
 from edl.torch.checkpoints.writer import Writer
 from edl.torch.group import GroupBrokenError
+from edl.torch.sharded import pieces
 
 log = logging.getLogger(__name__)
 
@@ -93,9 +94,9 @@ class Checkpointer:
         self._last = step
         if not self._copies and self._sharded is not None:
             return
-        states = {name: shards.split(_state(obj)) for name, obj in objects.items()}
+        states = {name: pieces.split(_state(obj)) for name, obj in objects.items()}
         if self._sharded is None:
-            self._settle(shards.is_split(states))
+            self._settle(pieces.is_split(states))
         if self._copies and self._shelf is not None:
             self._shelf.put(step, self._branch, {STEP: step, BRANCH: self._branch, **states}, write=write)
             self._written = time.monotonic() if write else self._written
@@ -147,7 +148,7 @@ class Checkpointer:
         self._begin(COME_TO_LOAD)
         assert self._peers is not None
         self._warn_of_different_folders(self._peers)
-        layout = shards.layout_of({name: _plain(obj) for name, obj in objects.items()})
+        layout = pieces.layout_of({name: _plain(obj) for name, obj in objects.items()})
         if layout is not None and not self._sharded:
             self._settle(sharded=True)
         chosen = self._chosen(layout)
@@ -165,7 +166,7 @@ class Checkpointer:
             self._copy(step, {**self.values, **objects}, write=unwritten)
         return step
 
-    def _chosen(self, layout: shards.Layout | None) -> Chosen | None:
+    def _chosen(self, layout: pieces.Layout | None) -> Chosen | None:
         assert self._peers is not None
         if layout is None:
             return choice.choose(self._peers, self._sources())

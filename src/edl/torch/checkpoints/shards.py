@@ -1,12 +1,11 @@
 """Checkpoints of models that no rank has as a whole (FSDP): every rank saves its shard, any number of ranks load it.
 
-A tensor that is spread over ranks becomes a piece: its local part, the shape of the whole, and where in it the part
-lies. All other values are the same on every rank. To load, each rank receives those parts of pieces that its own part
+A tensor that is spread over ranks becomes a piece. To load, each rank receives those parts of pieces that its own part
 overlaps, whatever the number of ranks that saved was.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +13,11 @@ import torch
 
 from edl.torch import transfer
 from edl.torch.checkpoints.peers import Peers
+from edl.torch.sharded.pieces import LOCAL, PIECE, Layout, Region, mapped, pieces, slices
 
 log = logging.getLogger(__name__)
 
-PIECE, LOCAL, DTYPE = "edl_piece", "local", "dtype"
-Region = tuple[list[int], list[int]]  # offset and shape
+DTYPE = "dtype"
 State = dict[str, Any]
 
 
@@ -34,104 +33,16 @@ class Shard:
     read: Callable[[], State | None]
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How the ranks of now share every tensor that is spread."""
-
-    mesh: Any
-    placements: Any
-
-    def region(self, shape: Sequence[int]) -> Region:
-        return _region(shape, self.mesh, self.placements)
-
-    def joined(self, local: torch.Tensor, shape: Sequence[int]) -> Any:
-        from torch.distributed.tensor import DTensor
-
-        stride = torch.empty(tuple(shape), device="meta").stride()
-        return DTensor.from_local(
-            local, self.mesh, self.placements, run_check=False, shape=torch.Size(shape), stride=stride
-        )
-
-
-def layout_of(objects: dict[str, Any]) -> Layout | None:
-    """Of the parameters of models and optimizers; None if no rank lacks any of them."""
-    found = {}
-    for obj in objects.values():
-        for tensor in _parameters(obj):
-            if is_spread(tensor):
-                found[str((tensor.device_mesh, tensor.placements))] = Layout(tensor.device_mesh, tensor.placements)
-    if len(found) > 1:
-        raise ValueError(
-            f"parameters are spread over ranks in {len(found)} ways ({'; '.join(found)}): a Checkpointer can load one, "
-            "torch.distributed.checkpoint any"
-        )
-    return next(iter(found.values()), None)
-
-
-def _parameters(obj: Any) -> Iterator[Any]:
-    if isinstance(obj, torch.nn.Module):
-        yield from obj.parameters()
-    elif isinstance(obj, torch.optim.Optimizer):
-        for group in obj.param_groups:
-            yield from group["params"]
-
-
-def is_spread(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and hasattr(value, "placements") and hasattr(value, "device_mesh")
-
-
-def _region(shape: Sequence[int], mesh: Any, placements: Any) -> Region:
-    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-
-    local, offset = compute_local_shape_and_global_offset(tuple(shape), mesh, placements)
-    return list(offset), list(local)
-
-
-# ---- pieces
-
-
-def split(value: Any) -> Any:
-    """The same state with a piece for each tensor that is spread."""
-    if is_spread(value):
-        offset, _ = _region(value.shape, value.device_mesh, value.placements)
-        return {PIECE: [list(value.shape), offset], LOCAL: value.to_local()}
-    return _mapped(value, split)
-
-
-def is_split(value: Any) -> bool:
-    return next(pieces(value), None) is not None
-
-
-def pieces(value: Any) -> Iterator[dict[str, Any]]:
-    """In an order that is the same for all shards."""
-    if isinstance(value, dict) and PIECE in value:
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from pieces(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from pieces(item)
-
-
 def _hollow(value: Any) -> Any:
     if isinstance(value, dict) and PIECE in value:
         return {PIECE: value[PIECE], DTYPE: value[LOCAL].dtype}
-    return _mapped(value, _hollow)
+    return mapped(value, _hollow)
 
 
 def _filled(value: Any, whole: Iterator[Any]) -> Any:
     if isinstance(value, dict) and PIECE in value:
         return next(whole)
-    return _mapped(value, lambda item: _filled(item, whole))
-
-
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, dict):
-        return {key: change(item) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(change(item) for item in value)
-    return value
+    return mapped(value, lambda item: _filled(item, whole))
 
 
 # ---- loading
@@ -220,16 +131,16 @@ class _Assembly:
                         self._take(source, at, common)
 
     def _give(self, rank: int, at: int, common: Region, piece: dict[str, Any]) -> None:
-        part = piece[LOCAL][_slices(common, _region_of(piece))]
+        part = piece[LOCAL][slices(common, piece[PIECE][1])]
         if rank == self._peers.rank:
-            self._parts[at][_slices(common, self._wanted[at])] = part
+            self._parts[at][slices(common, self._wanted[at][0])] = part
         else:
             self._peers.send(_bytes(part.contiguous()), rank)
 
     def _take(self, source: int, at: int, common: Region) -> None:
         part = torch.empty(common[1], dtype=self._parts[at].dtype)
         self._peers.receive(_bytes(part), source)
-        self._parts[at][_slices(common, self._wanted[at])] = part
+        self._parts[at][slices(common, self._wanted[at][0])] = part
 
 
 def _shared(peers: Peers, frame: Any, source: int) -> Any:
@@ -252,12 +163,6 @@ def overlap(one: Region, other: Region) -> Region | None:
     end = [min(a + n, b + m) for a, n, b, m in zip(*one, *other, strict=True)]
     shape = [last - first for first, last in zip(begin, end, strict=True)]
     return (begin, shape) if all(length > 0 for length in shape) else None
-
-
-def _slices(common: Region, within: Region) -> tuple[slice, ...]:
-    return tuple(
-        slice(first - base, first - base + length) for first, length, base in zip(*common, within[0], strict=True)
-    )
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
