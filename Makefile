@@ -130,8 +130,8 @@ soak: $(STAMP) ## jobs of all kinds under faults for MINUTES (60): every job rig
 	@$(BIN)/python -m tests.soak $(MINUTES)
 
 chaos: MINUTES = 10
-chaos: $(FRAMEWORKS_STAMP) ## a training that never stops under random joins, leaves, kills and stops for MINUTES (10), SEED=n: its ledger exact
-	@$(FRAMEWORKS)/bin/python -m tests.tier_frameworks.chaos $(MINUTES) $(if $(SEED),--seed $(SEED))
+chaos: $(FRAMEWORKS_STAMP) ## a training that never stops under random joins, leaves, kills and stops for MINUTES (10), SEED=n: its ledger exact; WORKERS=2 share a model in each pod
+	@$(FRAMEWORKS)/bin/python -m tests.tier_frameworks.chaos $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS))
 
 bench-kube: $(STAMP) ## the operator on a real control plane with hundreds of nodes, beside its Go peer (needs Go; tens of minutes)
 	@$(BIN)/python -m bench.kube

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         checkpoint,
         committed_step,
         epochs,
+        local_mesh,
         no_sync,
         on_commit,
         prepare,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from edl.torch.checkpoints.checkpointer import Checkpointer
     from edl.torch.checkpoints.trainer import TrainerCheckpoints
     from edl.torch.members import World
-    from edl.torch.preparation import NotElasticError
+    from edl.torch.refusal import NotElasticError
 
 __all__ = [
     "Checkpointer",
@@ -43,6 +44,7 @@ __all__ = [
     "checkpoint",
     "committed_step",
     "epochs",
+    "local_mesh",
     "no_sync",
     "on_commit",
     "prepare",

@@ -13,9 +13,11 @@ from edl.torch import checkpoint_file, preparation
 from edl.torch.engine import Engine
 from edl.torch.members import World
 from edl.torch.optimizer import attach
-from edl.torch.preparation import NotElasticError, Options
+from edl.torch.preparation import Options
+from edl.torch.refusal import NotElasticError
 from edl.torch.scaling.reports import report_pace
 from edl.torch.script_group import ScriptGroup
+from edl.torch.sharded import local_mesh as meshes
 
 _engine: Engine | None = None
 
@@ -47,6 +49,13 @@ def prepare(
     made = None if loader is None else preparation.make_loader(loader, _engine, micro_batch)
     report_pace(_engine, os.environ)
     return model, optimizer, made
+
+
+def local_mesh(device: str = "") -> Any:
+    """The mesh of this pod's workers, for a model that one of them cannot hold: give it to `fully_shard` before
+    `prepare`. Every pod then has a whole model. `device`: cuda where there is one, else cpu. On a laptop it is the mesh
+    of torchrun's workers on this machine."""
+    return meshes.local_mesh(device)
 
 
 def _several(given: Any) -> list[Any]:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -19,15 +19,16 @@ from edl.torch.cursor import Part
 from edl.torch.group import Group, GroupBrokenError
 from edl.torch.members import Members, World
 from edl.torch.next_group import Build
-from edl.torch.reducer import Reducer
 from edl.torch.scaling.growth import Growth
 from edl.torch.scaling.learning_rate import scaled
+from edl.torch.sharded.siblings import Siblings
 from edl.torch.stash import Stash
 from edl.torch.state import TrainingState
 from edl.torch.undo import Undo
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 SHORTEST_GRACE, STEPS_OF_GRACE = 2.0, 5
 
 
@@ -36,13 +37,16 @@ class LedgerError(RuntimeError):
 
 
 class Engine:
-    def __init__(self, state: TrainingState, link: AgentLink, build: Build) -> None:
-        self.state = state
-        self.members = Members(state, link, build, grace=self._grace, entered=self._entered)
+    """`siblings` are the workers that this one shares its model with."""
+
+    def __init__(self, state: TrainingState, link: AgentLink, build: Build, siblings: Siblings | None = None) -> None:
+        self.state, self.siblings = state, siblings or Siblings()
+        self.members = Members(state, link, build, self.siblings, grace=self._grace, entered=self._entered)
         parameters = (parameter for model in state.models for parameter in model.parameters())
-        self.reducer = Reducer(parameters, state.running, reduce=self._reduce)
+        self.reducer = self.siblings.reducer(parameters, state.running, reduce=self._reduce)
         self._stash, self._undo = Stash(self.reducer.parameters), Undo()
         self.growth = Growth(state.cursor)
+        self.growth.blind = self.siblings.sharded
         self._parts: list[Part] = []
         """Handed out since the last sum."""
         self._part: Part | None = None
@@ -110,10 +114,8 @@ class Engine:
             self._stash.take(self._part.count)
         offered = self.members.ready
         ahead = offered.round.number - self.generation if offered is not None else 0
-        try:
-            sums = self._sum(group, Offer(own, self.members.leaving, max(ahead, 0)))
-        except GroupBrokenError as error:
-            self._break(error)
+        sums = self._tried(lambda: self._sum(group, Offer(own, self.members.leaving, max(ahead, 0))))
+        if sums is None:
             return
         self._agreement, self._offered = Agreement.read(sums, group.round.size), offered
         self._check(self._agreement)
@@ -124,7 +126,8 @@ class Engine:
         if group.round.size == 1:
             return offer.numbers()
         growth = self.growth
-        sums = self.reducer.sum(offer.numbers(), self._weight(group), group.all_reduce, measure=growth.measures)
+        over = self.siblings.over(group)
+        sums = self.reducer.sum(offer.numbers(), self._weight(group), over, measure=growth.measures)
         if growth.measures:
             growth.measured(sums, self.reducer.squares, group.round.size)
         return sums
@@ -135,6 +138,12 @@ class Engine:
         whole = sum(part.whole for part in parts if part.last)
         return sum(part.count for part in parts) / whole if whole else 1 / group.round.size
 
+    def share(self) -> float:
+        """The weight of the backward pass under way in the mean over its batch."""
+        if self._part is not None:
+            return self._part.count / self._part.whole
+        return 1 / self.members.world.size if self.members.group is not None else 1.0
+
     def _check(self, agreement: Agreement) -> None:
         expected = sum(part.whole for part in self._parts if part.last)
         if agreement.samples != expected:
@@ -144,27 +153,37 @@ class Engine:
         log.info("a step is made again: %s", error)
         self._broken = True
 
+    def _tried(self, act: Callable[[], T]) -> T | None:
+        """None if a worker was lost. For all workers of a pod that share a model, or for none."""
+        lost, result = None, None
+        try:
+            result = act()
+        except GroupBrokenError as error:
+            lost = error
+        if self.siblings.agree(lost is None):
+            return result
+        self._break(lost or GroupBrokenError("another worker of this pod lost a peer"))
+        return None
+
     def tell_all(self, numbers: list[int]) -> list[list[int]] | None:
         """What each rank says of the batch to come; None if a worker was lost."""
-        assert self.members.group is not None
-        try:
-            return self.members.group.all_gather(numbers)
-        except GroupBrokenError as error:
-            self._break(error)
-            return None
+        group = self.members.group
+        assert group is not None
+        return self._tried(lambda: group.all_gather(numbers))
 
     def together(self, act: Callable[[Group], None]) -> bool:
         """A collective of the script's own, as a part of the step. An error is kept for `step`."""
         self.join()
         if self._broken or self._void or (self._part is not None and not self._part.last):
             return False
-        assert self.members.group is not None
-        try:
-            act(self.members.group)
-        except GroupBrokenError as error:
-            self._break(error)
-            return False
-        return True
+        group = self.members.group
+        assert group is not None
+
+        def made() -> bool:
+            act(group)
+            return True
+
+        return bool(self._tried(made))
 
     def all_reduce(self, tensor: torch.Tensor) -> bool:
         """Sums a tensor in place."""

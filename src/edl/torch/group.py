@@ -48,7 +48,7 @@ class SupersededError(Exception):
 @dataclass(frozen=True)
 class Round:
     """A round as a worker is told of it. `members` are agents, `rank` and `size` count workers; `endpoint` is the store
-    of the first member, `endpoints` those of all."""
+    of the first member, `endpoints` those of all. `shards`: how many workers of a pod share a model; 0: none do."""
 
     number: int
     members: tuple[str, ...]
@@ -56,12 +56,20 @@ class Round:
     size: int
     endpoint: str
     endpoints: tuple[str, ...] = ()
+    shards: int = 0
+
+    @property
+    def column(self) -> int:
+        """Which part of the model this worker has."""
+        return self.rank % max(self.shards, 1)
 
 
 class Group:
-    def __init__(self, round_: Round, gloo: Any, sockets: dict[int, int]) -> None:
+    """`column` is the group of those who have the same part of the model, one in each pod."""
+
+    def __init__(self, round_: Round, gloo: Any, sockets: dict[int, int], column: Any = None) -> None:
         self.round = round_
-        self._gloo, self._sockets = gloo, sockets
+        self._gloo, self._sockets, self._column = gloo, sockets, column
         self._lock = threading.Lock()
         self._cut = False
         self._busy: float | None = None
@@ -70,6 +78,13 @@ class Group:
         """Sums over all members, in place."""
         if self.round.size > 1:
             self._do(lambda: self._gloo.allreduce([tensor]))
+
+    def all_reduce_shards(self, tensor: torch.Tensor) -> None:
+        """Sums over those who have the same part of the model, in place."""
+        if self._column is not None:
+            self._do(lambda: self._column.allreduce([tensor]))
+        elif self._cut:
+            raise GroupBrokenError("the group was cut")
 
     def all_gather(self, numbers: list[int]) -> list[list[int]]:
         """The numbers of every rank, by rank."""
@@ -115,7 +130,7 @@ class Group:
         threading.Thread(target=self._free, name="edl-drop", daemon=True).start()
 
     def _free(self) -> None:
-        self._gloo = None
+        self._gloo = self._column = None
 
     def _do(self, begin: Callable[[], Any]) -> None:
         if self._cut:
@@ -141,19 +156,33 @@ def build(round_: Round, *, host: str, superseded: Callable[[], bool]) -> Group:
         store = _reach(round_, superseded)
         _assemble(round_, store, superseded)
         before = set(_sockets())
-        options = ProcessGroupGloo._Options()
-        options._devices = (
-            [ProcessGroupGloo.create_device(hostname=host)] if host else [ProcessGroupGloo.create_default_device()]
-        )
-        options._timeout = CONNECT
-        gloo = ProcessGroupGloo(PrefixStore("gloo", store), round_.rank, round_.size, options)
-        gloo.set_timeout(PATIENCE)
+        gloo = _connect(PrefixStore("gloo", store), round_.rank, round_.size, host)
+        column = _connect_column(round_, store, host)
     except RuntimeError as error:  # as torch's stores and gloo raise
         raise GroupBrokenError(str(error), reachability.unreached(round_.members, round_.endpoints)) from error
     sockets = {number: inode for number, inode in _sockets() if (number, inode) not in before}
     if superseded():
         raise SupersededError  # the next group is being built: among these sockets may be some of its own
-    return Group(round_, gloo, sockets)
+    return Group(round_, gloo, sockets, column)
+
+
+def _connect(store: PrefixStore, rank: int, size: int, host: str) -> Any:
+    options = ProcessGroupGloo._Options()
+    options._devices = (
+        [ProcessGroupGloo.create_device(hostname=host)] if host else [ProcessGroupGloo.create_default_device()]
+    )
+    options._timeout = CONNECT
+    gloo = ProcessGroupGloo(store, rank, size, options)
+    gloo.set_timeout(PATIENCE)
+    return gloo
+
+
+def _connect_column(round_: Round, store: PrefixStore, host: str) -> Any:
+    """None where there is nobody else in it."""
+    if not round_.shards or round_.size == round_.shards:
+        return None
+    place, pods = round_.rank // round_.shards, round_.size // round_.shards
+    return _connect(PrefixStore(f"column/{round_.column}", store), place, pods, host)
 
 
 def _reach(round_: Round, superseded: Callable[[], bool]) -> PrefixStore:
@@ -176,7 +205,8 @@ def _reach(round_: Round, superseded: Callable[[], bool]) -> PrefixStore:
             raise GroupBrokenError(f"{', '.join(out)} cannot be reached", out)
         threading.Event().wait(LOOK)
     store = TCPStore(address, int(port), is_master=False, wait_for_workers=False, timeout=REACH)
-    return PrefixStore(f"round/{round_.number}/workers/{VERSION}", store)
+    kind = f"{VERSION}/shards/{round_.shards}" if round_.shards else str(VERSION)
+    return PrefixStore(f"round/{round_.number}/workers/{kind}", store)
 
 
 def _assemble(round_: Round, store: PrefixStore, superseded: Callable[[], bool]) -> None:

@@ -57,7 +57,8 @@ class ElasticLoader:
     def __iter__(self) -> Iterator[Any]:
         self._engine.join()
         if not torch.is_grad_enabled():
-            return (data for part, data in self._from(0, 0) if part.count)
+            # Workers that share a model compute together: who has nothing computes what does not count.
+            return (data for part, data in self._from(0, 0) if part.count or self._engine.siblings.size > 1)
         return self._train()
 
     def _train(self) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from edl.torch.agent_link import AgentLink
 from edl.torch.group import Group, GroupBrokenError
 from edl.torch.handover import hand_over
 from edl.torch.next_group import Build, NextGroup
+from edl.torch.sharded.siblings import Siblings
 from edl.torch.state import TrainingState
 
 log = logging.getLogger(__name__)
@@ -36,11 +37,12 @@ class Members:
         state: TrainingState,
         link: AgentLink,
         build: Build,
+        siblings: Siblings,
         *,
         grace: Callable[[], float],
         entered: Callable[[], None],
     ) -> None:
-        self._state, self._link, self._entered = state, link, entered
+        self._state, self._link, self._siblings, self._entered = state, link, siblings, entered
         self._next = NextGroup(link, build, grace=grace)
         self._pending: tuple[Group | None] | None = None
         self._trained = time.monotonic()
@@ -136,7 +138,7 @@ class Members:
     def _enter(self, group: Group) -> None:
         """State first: until it is there, this worker is what it was."""
         before = self._state.cursor.step
-        received = hand_over(group, self._state, self.generation)
+        received = hand_over(group, self._state, self.generation, self._siblings)
         old, self.group, self.generation = self.group, group, group.round.number
         self._entered()
         if old is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from edl.torch.engine import Engine
+from edl.torch.refusal import NotElasticError
 
 
 def commit_by_step(optimizer: torch.optim.Optimizer, engine: Engine) -> None:
@@ -28,6 +29,8 @@ def commit_by_step(optimizer: torch.optim.Optimizer, engine: Engine) -> None:
 
 def attach(engine: Engine, name: str, obj: Any) -> None:
     """Has the state of a scheduler, an average, a GradScaler... go with the training."""
+    if engine.siblings.sharded and isinstance(obj, torch.amp.GradScaler):
+        raise NotElasticError("a GradScaler does not see infinite values of other workers' shards: take bfloat16")
     engine.state.register(name, obj)
     if isinstance(obj, torch.optim.lr_scheduler.LRScheduler):
         skip_without_commit(obj, engine)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,15 +18,14 @@ from edl.torch.engine import Engine
 from edl.torch.loader import ElasticLoader
 from edl.torch.next_group import Build
 from edl.torch.optimizer import commit_by_step
+from edl.torch.refusal import NotElasticError
 from edl.torch.scaling.learning_rate import has_rule
+from edl.torch.sharded import local_mesh, recognition
+from edl.torch.sharded.weighted_sum import weigh
 from edl.torch.state import TrainingState
 
-_WRAPPED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel")
+_WRAPPED = ("DistributedDataParallel", "FullyShardedDataParallel", "DataParallel")
 CONSTANT, SCALE = "constant", "scale"
-
-
-class NotElasticError(ValueError):
-    """What was given to `prepare` cannot be made elastic; the message says what can."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +47,11 @@ def make_engine(
 ) -> Engine:
     """Of this process, which is a worker of a job."""
     host = os.environ.get("POD_IP", "")
+    shared = recognition.layout_in_pod(models) is not None
+    shards = _number(os.environ, "LOCAL_WORLD_SIZE") if shared else 0
 
     def build(round_: groups.Round, superseded: Callable[[], bool]) -> groups.Group:
-        return groups.build(round_, host=host, superseded=superseded)
+        return groups.build(replace(round_, shards=shards), host=host, superseded=superseded)
 
     return assemble(models, optimizers, options, link=AgentLink.open(os.environ), build=build, env=os.environ)
 
@@ -67,7 +68,11 @@ def assemble(
     cursor = Cursor(seed=torch.initial_seed() >> 1 if options.seed is None else options.seed)
     if options.batch == SCALE:
         cursor.base = _number(env, "MIN_SIZE") * _number(env, "LOCAL_WORLD_SIZE")
-    engine = Engine(TrainingState(models, optimizers, cursor), link, build)
+    layout = recognition.layout_in_pod(models)
+    siblings = local_mesh.siblings() if layout is not None else None
+    engine = Engine(TrainingState(models, optimizers, cursor, layout), link, build, siblings)
+    if layout is not None:
+        weigh(models, engine.share)
     engine.growth.most = options.max_batch
     for optimizer in optimizers:
         commit_by_step(optimizer, engine)
@@ -96,6 +101,7 @@ def check(
         _check_loader(loader, options)
         _check_size(loader, env)
     _check_options(optimizers, options)
+    recognition.check(models, optimizers, loader, micro_batch=options.micro_batch)
 
 
 def _check_model(model: Any) -> None:

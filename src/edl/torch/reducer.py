@@ -33,6 +33,7 @@ class Reducer:
         self._views: list[torch.Tensor] = []
         self._changes: list[torch.Tensor] = []
         self._gradients: list[torch.Tensor] = []
+        self._means: list[torch.Tensor] = []
         self.squares = 0.0
         self._lay_out()
         for parameter in self.parameters:
@@ -42,7 +43,7 @@ class Reducer:
         """The numbers travel with the gradients of single precision, in one message."""
         head = self._head.numel()
         lengths: dict[torch.dtype, int] = {torch.float32: head}
-        tensors = [*self.parameters, *(buffer for buffer, _ in self._running)]
+        tensors = [*self._local(self.parameters), *(buffer for buffer, _ in self._running)]
         places = []
         for tensor in tensors:
             places.append(lengths.get(tensor.dtype, 0))
@@ -54,10 +55,22 @@ class Reducer:
             for tensor, at in zip(tensors, places, strict=True)
         ]
         self._views, self._changes = views[: len(self.parameters)], views[len(self.parameters) :]
-        ends = {p.dtype: at + p.numel() for p, at in zip(self.parameters, places, strict=False)}
+        own = tensors[: len(self.parameters)]
+        ends = {p.dtype: at + p.numel() for p, at in zip(own, places, strict=False)}
         self._gradients = [
             self._flat[dtype][head if dtype == torch.float32 else 0 : end] for dtype, end in ends.items()
         ]
+
+        first = {torch.float32: head, **ends}
+        self._means = [flat[first.get(dtype, 0) :] for dtype, flat in self._flat.items()]
+
+    @property
+    def _numbers(self) -> torch.Tensor:
+        return self._head[:NUMBERS]
+
+    def _local(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """What this worker has of them."""
+        return tensors
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -95,7 +108,7 @@ class Reducer:
         if measure:
             self.squares = self._squares()
         self._distribute()
-        return [float(number) for number in self._head[:NUMBERS].tolist()]
+        return [float(number) for number in self._numbers.tolist()]
 
     def _squares(self) -> float:
         return sum(
@@ -109,7 +122,7 @@ class Reducer:
         grads = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         views = [view for view, here in zip(self._views, present, strict=True) if here]
         if weight:
-            torch._foreach_copy_(views, grads)
+            torch._foreach_copy_(views, self._local(grads))
             torch._foreach_mul_(views, weight)
         else:
             torch._foreach_zero_(views)  # not by multiplying: what is not finite would stay so
@@ -125,7 +138,7 @@ class Reducer:
             if count and parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
         pairs = [(p.grad, view) for p, view, count in zip(self.parameters, self._views, used, strict=True) if count]
-        torch._foreach_copy_([grad for grad, _ in pairs], [view for _, view in pairs])
+        torch._foreach_copy_(self._local([grad for grad, _ in pairs]), [view for _, view in pairs])
 
         for change, (buffer, before) in zip(self._changes, self._running, strict=True):
             buffer.copy_(before + change.to(before.device))

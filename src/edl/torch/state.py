@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.optim.lr_scheduler import LRScheduler
 
 from edl.torch.cursor import Cursor
+from edl.torch.sharded import pieces
 
 
 class Stateful(Protocol):
@@ -21,10 +22,16 @@ class Stateful(Protocol):
 
 
 class TrainingState:
+    """`layout`: how the workers of a pod share the models; None: each has all of them."""
+
     def __init__(
-        self, models: Sequence[torch.nn.Module], optimizers: Sequence[torch.optim.Optimizer], cursor: Cursor
+        self,
+        models: Sequence[torch.nn.Module],
+        optimizers: Sequence[torch.optim.Optimizer],
+        cursor: Cursor,
+        layout: pieces.Layout | None = None,
     ) -> None:
-        self.models, self.optimizers, self.cursor = models, optimizers, cursor
+        self.models, self.optimizers, self.cursor, self.layout = models, optimizers, cursor, layout
         self._registered: dict[str, Stateful] = {}
         self._unclaimed: dict[str, Any] = {}
         self._buffers = [buffer for model in models for buffer in model.buffers()]
@@ -45,7 +52,16 @@ class TrainingState:
         return [obj for obj in self._registered.values() if isinstance(obj, LRScheduler)]
 
     def capture(self) -> dict[str, Any]:
-        """References, not copies."""
+        """References, not copies. Of a model that is shared, this worker's part."""
+        state = self._capture()
+        return state if self.layout is None else pieces.split(state)
+
+    def capture_whole(self) -> dict[str, Any]:
+        """All workers that share the model call this."""
+        state = self._capture()
+        return state if self.layout is None else pieces.gathered(state)
+
+    def _capture(self) -> dict[str, Any]:
         return {
             "cursor": self.cursor.state(),
             "models": [model.state_dict() for model in self.models],
@@ -54,6 +70,9 @@ class TrainingState:
         }
 
     def load(self, state: dict[str, Any]) -> None:
+        """What has the whole, or this worker's part of it at least."""
+        if self.layout is not None:
+            state = pieces.joined(state, self.layout)
         for model, saved in zip(self.models, state["models"], strict=True):
             model.load_state_dict(saved)
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):

@@ -24,8 +24,10 @@ PATIENCE = 180.0
 
 
 class Chaos:
-    def __init__(self, made: Pods, seed: int) -> None:
-        self._made, self._random, self._names = made, random.Random(seed), 0
+    """`workers`: of each pod."""
+
+    def __init__(self, made: Pods, seed: int, workers: int = 1) -> None:
+        self._made, self._random, self._names, self._workers = made, random.Random(seed), 0, workers
         self._kept = ""
         """One that trained when all did; it is not touched until all do again."""
         self.done: Counter[str] = Counter()
@@ -67,7 +69,7 @@ class Chaos:
 
     def _join(self) -> None:
         self._names += 1
-        self._made.start(f"p{self._names:03}", restarts=1_000_000, pause=0.05)
+        self._made.start(f"p{self._names:03}", workers=self._workers, restarts=1_000_000, pause=0.05)
 
     def _two_join(self) -> None:
         self._join()
@@ -104,7 +106,8 @@ class Chaos:
         self._signal(signal.SIGSTOP)
 
     def _signal(self, number: signal.Signals) -> None:
-        for pid in self._made.pods[self._victim()].pids():
+        pids = self._made.pods[self._victim()].pids()
+        for pid in [self._random.choice(pids)] if len(pids) > 1 else pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
@@ -120,7 +123,7 @@ class Chaos:
 
     def _settle(self) -> None:
         """All pods that are there train together, and nobody else."""
-        size = len(self._made.pods)
+        size = len(self._made.pods) * self._workers
         since = time.monotonic()
 
         def ask() -> bool:

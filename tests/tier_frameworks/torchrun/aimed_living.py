@@ -2,6 +2,7 @@
 a network that a test can take away between pods: what they would say to each other waits for ever.
 """
 
+import contextlib
 import faulthandler
 import logging
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
-SCRIPT = ROOT / "examples" / "pytorch" / "elastic.py"
+SCRIPT = ROOT / "examples" / "pytorch" / os.environ.get("AIMED_SCRIPT", "elastic.py")
 sys.path.insert(0, str(ROOT))
 
 from edl.torch import group as groups  # noqa: E402
@@ -54,6 +55,23 @@ def part_pods() -> None:
     next_group.LOOK, next_group.LONG = 0.1, 0.5
 
 
+def lose_entries() -> None:
+    """From now on a test can have the second worker of a pod lose its peers when all others have entered a round."""
+    gather = Group.all_gather
+
+    def lost(self: Group, numbers: list[int]) -> list[list[int]]:
+        result = gather(self, numbers)
+        if os.environ["LOCAL_RANK"] == "1":
+            with contextlib.suppress(FileNotFoundError):  # nobody aims here, or another one was first
+                folder = Path(os.environ[FOLDER])
+                (folder / "entry.aim").rename(folder / "entry.taken")
+                self.cut()
+                raise GroupBrokenError("a connection was lost")
+        return result
+
+    Group.all_gather = lost  # type: ignore[method-assign]  # meant
+
+
 def main() -> None:
     logging.basicConfig(level=logging.INFO)  # shown when a test fails
     faulthandler.register(signal.SIGUSR1)
@@ -67,6 +85,9 @@ def main() -> None:
 
     Engine.join = joining  # type: ignore[method-assign]  # meant
     transfer._bytes = before("sending", transfer._bytes)
+    # The same part of the model of another pod waits for this one's; other parts are none of its business.
+    place = f"shards-{os.environ['LOCAL_RANK']}"
+    Group.all_reduce_shards = before(place, Group.all_reduce_shards)  # type: ignore[method-assign]  # meant
     Engine.commit = after("committed", Engine.commit)  # type: ignore[method-assign]  # meant
     step = Engine.step
 
@@ -79,6 +100,7 @@ def main() -> None:
 
     Engine.step = held  # type: ignore[method-assign,assignment]  # meant
     part_pods()
+    lose_entries()
     runpy.run_path(str(SCRIPT), run_name="__main__")
 
 

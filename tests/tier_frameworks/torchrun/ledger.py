@@ -61,6 +61,10 @@ class Ledger:
         for epoch in whole:
             assert found[epoch] == Counter(range(samples)), f"epoch {epoch}"
         assert set(found[last].values()) == {1}
+        self.assert_one_model()
+
+    def assert_one_model(self) -> None:
+        """Every step once, after which all workers have the same."""
         done = self.lines("did")
         rounds = _rounds(done)
         models: dict[int, set[float]] = {}

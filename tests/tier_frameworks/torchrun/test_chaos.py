@@ -12,5 +12,9 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 SECONDS = 30.0
 
 
-def test_no_step_is_lost_and_no_sample_seen_twice_whatever_happens(tmp_path: Path, zygote: Zygote) -> None:
-    print(run(tmp_path, zygote, SECONDS, secrets.randbelow(1_000_000)))
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_step_is_lost_and_no_sample_seen_twice_whatever_happens(
+    tmp_path: Path, zygote: Zygote, workers: int
+) -> None:
+    """Alone in their pods, or two that share a model."""
+    print(run(tmp_path, zygote, SECONDS, secrets.randbelow(1_000_000), workers))

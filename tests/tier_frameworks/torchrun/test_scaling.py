@@ -8,7 +8,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from edl.torch.data.sample_seeds import SeededSamples
-from edl.torch.preparation import NotElasticError, Options, check
+from edl.torch.preparation import Options, check
+from edl.torch.refusal import NotElasticError
 from edl.torch.scaling.batch_rule import BatchRule, ramped
 from edl.torch.scaling.learning_rate import scaled
 from edl.torch.scaling.noise_scale import NoiseScale

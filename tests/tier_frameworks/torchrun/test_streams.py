@@ -10,7 +10,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from edl.torch.data.shard_ledger import ShardLedger
-from edl.torch.preparation import NotElasticError, Options, check
+from edl.torch.preparation import Options, check
+from edl.torch.refusal import NotElasticError
 from tests.tier_frameworks.torchrun.peers import Break, Peers, Worker
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(240)]

@@ -17,6 +17,8 @@ class Growth:
         self.most = self.tuned = self.batch = 0
         self.batches = 0
         """Of an epoch; 0 where nobody knows."""
+        self.blind = False
+        """No worker sees its own gradient as a whole."""
         self.noise = NoiseScale()
 
     def batch_of(self, tuned: int, workers: int) -> int:
@@ -31,7 +33,7 @@ class Growth:
     @property
     def measures(self) -> bool:
         """Whether the gradients of the present step are measured: the same on all workers."""
-        return bool(self.tuned) and self._cursor.step % noise_scale.EVERY == 0
+        return bool(self.tuned) and not self.blind and self._cursor.step % noise_scale.EVERY == 0
 
     def measured(self, sums: Sequence[float], of_batch: float, workers: int) -> None:
         """The first of the sums is the samples of the step, the last the squared norms of the workers' gradients."""
