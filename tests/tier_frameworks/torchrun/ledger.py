@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tests.tier_frameworks.torchrun.group import until
+from tests.tier_frameworks.torchrun.group import PATIENCE, until
 
 
 class Ledger:
@@ -22,7 +22,7 @@ class Ledger:
             found += [{**json.loads(line), "pid": int(file.stem)} for line in lines if line.endswith("\n")]
         return sorted((line for line in found if line["what"] == what), key=lambda line: line["at"])
 
-    def until_steps(self, world: int, more: int = 3) -> None:
+    def until_steps(self, world: int, more: int = 3, patience: float = PATIENCE) -> None:
         """Waits until all ranks of a world of this size have done some steps from now on."""
         before = len(self.lines("did"))
 
@@ -30,7 +30,7 @@ class Ledger:
             fresh = [line for line in self.lines("did")[before:] if line["world"] == world]
             return all(sum(line["rank"] == rank for line in fresh) >= more for rank in range(world))
 
-        until(ask, f"training with {world} workers")
+        until(ask, f"training with {world} workers", patience)
 
     def pids(self) -> set[int]:
         """Of all workers that ever did a step."""

@@ -28,6 +28,7 @@ from tests.tier_frameworks.torchrun.test_living_workers import aim, aimed, hit
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(300)]
 SCRIPT = Path(elastic_sharded.__file__)
+COLD = 300.0  # seconds until a pod trains that has to import torch first
 AIMED = {"AIMED_SCRIPT": SCRIPT.name}
 
 
@@ -173,17 +174,18 @@ def test_all_end_when_all_is_trained(made: Pods) -> None:
     assert_as_if_alone(made)
 
 
+@pytest.mark.timeout(900)
 def test_torchrun_leaves_workers_that_share_a_model_alive(tmp_path: Path) -> None:
     with group(tmp_path, script=SCRIPT) as made:
         ledger = Ledger(made.trace)
         words = ("--epochs", "100000", "--pause", "0.05", "--trace", str(made.trace))
-        env = {"PET_NPROC_PER_NODE": "2"}
+        env = {"PET_NPROC_PER_NODE": "2", "EDL_WARM_IMPORTS": "torch.distributed.fsdp"}
         made.leader.edit(target=1)
         made.start("a", args=words, env=env)
-        ledger.until_steps(2)
+        ledger.until_steps(2, patience=COLD)
         made.leader.edit(target=2)
         made.start("b", args=words, env=env)
-        ledger.until_steps(4)
+        ledger.until_steps(4, patience=COLD)
         made.agents["b"].send_signal(signal.SIGTERM)
         ledger.until_steps(2)
         assert len(ledger.pids()) == 4, "no worker was started anew"
