@@ -72,7 +72,8 @@ class Driver:
     async def _replace(self, at: int) -> None:
         name, namespace = place(self._numbers[at])
         pods = (f"{name}-trainer-{index}" for index in range(PODS_EACH))
-        await gathered(self._client.delete(PODS, pod, namespace=namespace) for pod in pods)
+        # At once: there is no node that would end them, and pods that never go are no server's fault.
+        await gathered(self._client.delete(PODS, pod, namespace=namespace, grace=0) for pod in pods)
         await self._client.delete(TRAINING_JOBS, name, namespace=namespace)
         self._numbers[at], self._next = self._next, self._next + 1
         await make_job(self._client, self._numbers[at])
