@@ -1,6 +1,8 @@
 """Rules that every test shares: a skipped test fails the gate unless it said beforehand why it may skip."""
 
 import gc
+import logging
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +19,18 @@ settings.load_profile("edl")
 pytest_plugins = ["tests.order", "tests.tier_kube.workers", "tests.tier_kube.clusters", "tests.tier_kube.installed"]
 
 _skipped: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Commands set logging up for their process. Here that would outlast the test, with a stream that is closed then,
+    and whatever a later test logs would be an error on its stderr."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)
+    root.setLevel(level)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

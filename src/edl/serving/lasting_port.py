@@ -8,7 +8,7 @@ soon taken after its server ended, and a closed connection keeps it for a minute
 import logging
 import random
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,12 +23,19 @@ _KERNEL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 async def serve_again(serve: Callable[[int], Awaitable[web.AppRunner]], host: str, known: int) -> web.AppRunner:
     """At the known port (0: none), else at one that can be had again, else at any."""
-    for port in (*([known] if known else ()), lasting_port(host)):
+    for port in _candidates(host, known):
         try:
             return await serve(port)
         except OSError as error:
             log.warning("port %d cannot be had, clients that look there will not find us: %s", port, error)
     return await serve(0)
+
+
+def _candidates(host: str, known: int) -> Iterator[int]:
+    if known:
+        yield known
+    if port := lasting_port(host):
+        yield port
 
 
 def port_in(file: Path) -> int:

@@ -3,7 +3,6 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,20 +13,7 @@ from edl.runtime.environment import Environment
 from edl.runtime.logs.feed import LogFeed
 from edl.runtime.torch.stream_tail import STDOUT, StreamTail
 from tests.runtime.logs.served_brain import ServedBrain, access
-from tests.runtime.torch.service_thread import ServiceThread, serving
-
-
-@pytest.fixture
-def service() -> Iterator[ServiceThread]:
-    with serving() as found:
-        yield found
-
-
-@pytest.fixture
-def brain(service: ServiceThread, tmp_path: Path) -> Iterator[ServedBrain]:
-    found = ServedBrain(service, tmp_path, LogBounds())
-    yield found
-    found.close()
+from tests.runtime.torch.service_thread import ServiceThread
 
 
 def feed_of(service: ServiceThread, pod: str = "p", *, leads: bool = False) -> LogFeed:

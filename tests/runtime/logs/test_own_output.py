@@ -4,15 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from edl.brain.log_store import LogBounds
 from edl.operator.job_service import RoleRecord
 from tests.runtime.logs.served_brain import ServedBrain, access
-from tests.runtime.torch.service_thread import ServiceThread, serving
+from tests.runtime.torch.service_thread import ServiceThread
 
 ROOT = Path(__file__).parents[3]
 PATIENT = "import os, sys\nfrom edl.runtime.logs import own_output\nown_output.SEND = 60.0\n"
@@ -20,18 +18,9 @@ COPIES = PATIENT + "from edl.runtime.environment import Environment\n"
 COPIES += "own_output.copy_output(Environment.read(os.environ), leads=True, every=0.05)\n"
 
 
-@pytest.fixture
-def service() -> Iterator[ServiceThread]:
-    with serving() as found:
-        yield found
-
-
-@pytest.fixture
-def brain(service: ServiceThread, tmp_path: Path) -> Iterator[ServedBrain]:
-    found = ServedBrain(service, tmp_path, LogBounds())
-    service.tell_of_brain(access(found.url))
-    yield found
-    found.close()
+@pytest.fixture(autouse=True)
+def told(service: ServiceThread, brain: ServedBrain) -> None:
+    service.tell_of_brain(access(brain.url))
 
 
 def environment(service: ServiceThread, **more: str) -> dict[str, str]:

@@ -143,7 +143,7 @@ def finish_update(core: Core, call: Call, entry: Entry, new: Object, old: Object
     found += _validate_change(call, strategy, new, old)
     refuse_invalid(call, new, found)
     admission.validate(core, call, new, old)
-    if new == old or _differs_in_times_alone(new, old):
+    if _undated(new) == _undated(old):
         return entry
     if call.dry_run:
         return core.preview(new)
@@ -156,14 +156,10 @@ def finish_update(core: Core, call: Call, entry: Entry, new: Object, old: Object
     return entry
 
 
-def _differs_in_times_alone(new: Object, old: Object) -> bool:
-    """Whether all that changed is when managers wrote. An apply is dated as soon as it changes something, and defaults
-    may bring back what it took away: `fieldRef` is replaced whole, and its `apiVersion` is a default.
-    """
-    return _undated(new) == _undated(old)
-
-
 def _undated(obj: Object) -> Object:
+    """Without the times at which managers wrote: where only those changed, nothing did. An apply is dated as soon as
+    it changes something, and defaults may bring back what it took away: `fieldRef` is replaced whole, and its
+    `apiVersion` is a default."""
     entries = obj["metadata"].get("managedFields") or []
     undated = [{key: value for key, value in entry.items() if key != "time"} for entry in entries]
     return {**obj, "metadata": {**obj["metadata"], "managedFields": undated}}
