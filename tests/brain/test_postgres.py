@@ -156,7 +156,8 @@ async def test_writes_are_all_or_nothing_and_tables_are_made_once(postgres: Post
     await first.open()
     await second.open()
     await first.begin("ns/whole/u", CTR, 1.0)
-    await first.report("ns/whole/u", [Sample(2.0, 1.0, 1, 1.0)], now=2.0)
+    assert await first.report("ns/whole/u", [Sample(2.0, 1.0, 1, 1.0)], now=2.0)
+    assert not await first.report("ns/never/u", [Sample(2.0, 1.0, 1, 1.0)], now=2.0)
     with pytest.raises(UnavailableError):
         await first._database.write([("DELETE FROM samples", ()), ("DELETE FROM nothing", ())])
     history = await second.history("ns/whole/u")

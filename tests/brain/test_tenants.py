@@ -10,7 +10,7 @@ from edl.brain.quotas import Quota
 from edl.brain.sqlite import SqliteDatabase
 from edl.brain.tokens import mint
 from edl.protocol.brain import Ask, Beginning, Ending, Report
-from edl.protocol.job_facts import Capacity, Features, Limits, PlanRecord, PodUsage, ResourcePlan, Sample
+from edl.protocol.job_facts import Capacity, Features, Incident, Limits, PlanRecord, PodUsage, ResourcePlan, Sample
 from edl.protocol.resources import Resource, RolePlan
 from tests.brain.serving import KEY, Caller, brain
 from tests.brain.simulated import roles
@@ -213,11 +213,20 @@ async def test_a_job_that_runs_is_not_forgotten_for_one_that_comes(tmp_path: Pat
         assert (await call("POST", "/v1/jobs/ns/late/u", Beginning(CTR)))[0] == 200, "who is silent for a day is gone"
 
 
-async def test_a_report_of_a_job_that_never_began_is_not_kept(call: Caller, tmp_path: Path) -> None:
-    status, answer = await call("POST", "/v1/jobs/ns/j/u/reports", Report(samples=(Sample(1.0, 1.0, 1, 1.0),)))
+@pytest.mark.parametrize("counted", [False, True], ids=["first of its namespace", "beside one that reports"])
+async def test_a_report_of_a_job_that_never_began_is_not_kept(call: Caller, *, counted: bool) -> None:
+    if counted:
+        assert (await call("POST", "/v1/jobs/ns/other/u", Beginning(CTR)))[0] == 200
+        assert (await call("POST", "/v1/jobs/ns/other/u/reports", Report(samples=(Sample(1.0, 1.0, 1, 1.0),))))[
+            0
+        ] == 200
+    plan = PlanRecord(1, 0.0, ResourcePlan("start-cold", "invented", roles(4, 1)))
+    report = Report(samples=(Sample(1.0, 1.0, 1, 1.0),), plans=(plan,), incidents=(Incident("worker-0", "OOM"),))
+    status, answer = await call("POST", "/v1/jobs/ns/j/u/reports", report)
     assert (status, answer["code"]) == (404, "no-such-job")
     assert (await call("POST", "/v1/jobs/ns/j/u", Beginning(CTR)))[0] == 200
-    assert "samples" not in (await call("GET", "/v1/jobs/ns/j/u"))[1]
+    kept = (await call("GET", "/v1/jobs/ns/j/u"))[1]
+    assert {"samples", "plans", "incidents"}.isdisjoint(kept), kept
 
 
 async def test_the_calls_of_a_namespace_are_bounded_and_others_are_served(tmp_path: Path, clock: Clock) -> None:

@@ -66,8 +66,8 @@ class Database(Protocol):
         """Connects and brings the tables to the newest version; UnavailableError if it cannot."""
         ...
 
-    async def write(self, statements: Sequence[Statement]) -> None:
-        """All of them or none, durable when it returns."""
+    async def write(self, statements: Sequence[Statement]) -> int:
+        """All of them or none, durable when it returns. How many rows the first one changed."""
         ...
 
     async def fetch(self, *queries: Statement) -> list[Sequence[Row]]:

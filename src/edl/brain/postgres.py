@@ -35,12 +35,12 @@ class PostgresDatabase:
                     raise UnavailableError(_message(error)) from error
                 self._pool = pool
 
-    async def write(self, statements: Sequence[Statement]) -> None:
+    async def write(self, statements: Sequence[Statement]) -> int:
         await self.open()
         try:
             async with self._pool.acquire(timeout=TIMEOUT) as connection, connection.transaction():
-                for sql, arguments in statements:
-                    await connection.execute(sql, *arguments)
+                tags = [await connection.execute(sql, *arguments) for sql, arguments in statements]
+                return int(tags[0].split()[-1]) if tags else 0  # "UPDATE 1", "INSERT 0 1"
         except _ERRORS as error:
             raise UnavailableError(_message(error)) from error
 

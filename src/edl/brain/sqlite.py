@@ -28,18 +28,18 @@ class SqliteDatabase:
     def __init__(self, path: str) -> None:
         self._path = Path(path)
         self._writing, self._reading = _Connection(self._path), _Connection(self._path)
-        self._waiting: list[tuple[Sequence[Statement], asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Sequence[Statement], asyncio.Future[int]]] = []
         self._writer: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await self._writing.run(lambda: self._writing.open(create=True))
 
-    async def write(self, statements: Sequence[Statement]) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def write(self, statements: Sequence[Statement]) -> int:
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((statements, done))
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write_all())
-        await done
+        return await done
 
     async def fetch(self, *queries: Statement) -> list[Sequence[Row]]:
         return await self._reading.run(lambda: _rows(self._reading.get(), queries))
@@ -53,17 +53,17 @@ class SqliteDatabase:
     async def _write_all(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-            statements = [statement for each, _ in batch for statement in each]
+            writes = [statements for statements, _ in batch]
             try:
-                await self._writing.run(lambda statements=statements: _commit(self._writing.get(), statements))  # type: ignore[misc]
+                changed = await self._writing.run(lambda writes=writes: _commit(self._writing.get(), writes))  # type: ignore[misc]
             except UnavailableError as error:
                 for _, done in batch:
                     if not done.done():
                         done.set_exception(UnavailableError(str(error)))
                 continue
-            for _, done in batch:
+            for (_, done), count in zip(batch, changed, strict=True):
                 if not done.done():
-                    done.set_result(None)
+                    done.set_result(count)
 
 
 class _Connection:
@@ -113,16 +113,22 @@ class _Connection:
             connection.close()
 
 
-def _commit(connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+def _commit(connection: sqlite3.Connection, writes: Sequence[Sequence[Statement]]) -> list[int]:
+    """In one transaction: how many rows the first statement of each changed."""
     try:
         connection.execute("BEGIN IMMEDIATE")
-        for sql, arguments in statements:
-            connection.execute(_positional(sql), arguments)
+        changed = [_write(connection, statements) for statements in writes]
         connection.execute("COMMIT")
+        return changed
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _write(connection: sqlite3.Connection, statements: Sequence[Statement]) -> int:
+    counts = [connection.execute(_positional(sql), arguments).rowcount for sql, arguments in statements]
+    return counts[0] if counts else 0
 
 
 def _rows(connection: sqlite3.Connection, queries: Sequence[Statement]) -> list[Sequence[Row]]:

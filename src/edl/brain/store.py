@@ -87,9 +87,8 @@ class Store:
         size = sum(_size(arguments) for _, arguments in statements)
         if not await self._make_room(job, size, now):
             return False
-        statements.append(("UPDATE jobs SET updated = $2, bytes = bytes + $3 WHERE job = $1", (job, now, size)))
-        await self._database.write(statements + self._forget_old(job))
-        return True
+        updated = ("UPDATE jobs SET updated = $2, bytes = bytes + $3 WHERE job = $1", (job, now, size))
+        return await self._database.write([updated, *statements, *self._forget_old(job)]) > 0
 
     def _forget_old(self, job: str) -> list[Statement]:
         """Now and then: rows that are there already count twice until then, and some are kept beyond their number."""
@@ -106,13 +105,17 @@ class Store:
         ]
 
     async def _make_room(self, job: str, size: int, now: float, *, beginning: bool = False) -> bool:
-        """Whether the job is known. Forgets jobs of its namespace that have ended, the oldest first, if `size` bytes or
-        another job would be too much."""
+        """False if the job is known not to be there. Forgets jobs of its namespace that have ended, the oldest first,
+        if `size` bytes or another job would be too much."""
         namespace, quota = namespace_of(job), self._quota
+        counted = self._usage.get(namespace, now)
+        if not beginning and counted and self._fits(counted, size, new=False):
+            self._usage.add(namespace, jobs=0, stored=size)
+            return True  # as nearly every report: the write itself finds out whether there is such a job
         (known,) = await self._database.fetch(("SELECT 1 FROM jobs WHERE job = $1", (job,)))
         if not known and not beginning:
             return False
-        used = self._usage.get(namespace, now) or await self._count(namespace, now)
+        used = counted or await self._count(namespace, now)
         if not self._fits(used, size, new=not known):
             used = await self._count(namespace, now)  # nothing is forgotten or refused by an old count
         if self._fits(used, size, new=not known):
@@ -208,12 +211,19 @@ class Store:
 
 
 _TABLES = ("jobs", "samples", "plans", "incidents", "lessons")
-_SAMPLE = "INSERT INTO samples (job, time, data) VALUES ($1, $2, $3) ON CONFLICT (job, time) DO NOTHING"
+_OF_A_JOB = "FROM jobs WHERE job = $1"  # nothing is inserted for a job that is not there
+_SAMPLE = (
+    f"INSERT INTO samples (job, time, data) SELECT job, CAST($2 AS DOUBLE PRECISION), CAST($3 AS TEXT) {_OF_A_JOB}"
+    " ON CONFLICT (job, time) DO NOTHING"
+)
 _PLAN = (
-    "INSERT INTO plans (job, number, data) VALUES ($1, $2, $3)"
+    f"INSERT INTO plans (job, number, data) SELECT job, CAST($2 AS INTEGER), CAST($3 AS TEXT) {_OF_A_JOB}"
     " ON CONFLICT (job, number) DO UPDATE SET data = excluded.data"
 )
-_INCIDENT = "INSERT INTO incidents (job, data, time) VALUES ($1, $2, $3) ON CONFLICT (job, data) DO NOTHING"
+_INCIDENT = (
+    f"INSERT INTO incidents (job, data, time) SELECT job, CAST($2 AS TEXT), CAST($3 AS DOUBLE PRECISION) {_OF_A_JOB}"
+    " ON CONFLICT (job, data) DO NOTHING"
+)
 _FORGET_PLANS = (
     "DELETE FROM plans WHERE job = $1"
     " AND number NOT IN (SELECT number FROM plans WHERE job = $1 ORDER BY number DESC LIMIT $2)"
