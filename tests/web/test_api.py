@@ -19,7 +19,7 @@ async def test_jobs_are_shown_with_size_target_and_reason() -> None:
     async with world() as there:
         await there.job("a", **sized(2, 4, reason="+2: room was free"), progress={"done": 30, "total": 120})
         await there.shown("a")
-        await there.until(lambda: there.state.board.get(f"{KIND}/default/a").now == 2, "its size")  # type: ignore[union-attr]
+        await there.until(lambda: there.state.jobs.get(f"{KIND}/default/a").now == 2, "its size")  # type: ignore[union-attr]
         status, found = await there.get("jobs")
         assert status == 200
         row = msgspec.convert(found, types.Jobs).rows[0]
@@ -55,13 +55,13 @@ async def test_a_burst_of_changes_is_one_message() -> None:
         await there.shown("a")
         async with there.stream("view=jobs") as stream:
             await stream.next("jobs")
-            before = there.state.board.version
+            before = there.state.jobs.version
             there.state._gather = 0.2
             await asyncio.gather(*(there.status("a", **sized(2, reason=f"reason {number}")) for number in range(50)))
-            await there.until(lambda: there.state.board.version > before, "the change")
+            await there.until(lambda: there.state.jobs.version > before, "the change")
             message = await stream.next("jobs")
             assert len(message["rows"]) == 1
-            assert there.state.board.version - before <= 5
+            assert there.state.jobs.version - before <= 5
 
 
 async def test_one_job_has_decisions_pods_and_advice() -> None:
@@ -103,7 +103,7 @@ async def test_the_cluster_sums_what_jobs_and_others_hold() -> None:
         await there.job("b", conditions=[{"type": "Queued", "status": "True", "reason": "NoRoom"}], **sized(0))
         await there.until(lambda: there.state.usage.by_job, "the pod counts")
         await there.shown("a", "b")
-        await there.until(lambda: there.state.board.get(f"{KIND}/default/b").state == "waiting", "it waits")  # type: ignore[union-attr]
+        await there.until(lambda: there.state.jobs.get(f"{KIND}/default/b").state == "waiting", "it waits")  # type: ignore[union-attr]
         status, found = await there.get("cluster")
         assert status == 200
         view = msgspec.convert(found, types.ClusterView)
@@ -177,7 +177,7 @@ async def test_a_viewer_scales_pauses_and_deletes_with_their_own_client() -> Non
         assert found["spec"]["trainer"]["replicas"] == 3
         assert found["metadata"]["annotations"]["edl.dev/pause"] == "true"
         assert (await there.ask("DELETE", place))[0] == 200
-        await there.until(lambda: not len(there.state.board), "it is gone")
+        await there.until(lambda: not len(there.state.jobs), "it is gone")
         assert (await there.ask("DELETE", place))[0] == 404
 
 
@@ -185,10 +185,10 @@ async def test_another_job_of_the_name_is_left_alone() -> None:
     async with world(WebSettings(actions=True)) as there:
         await there.job("a")
         await there.shown("a")
-        await there.until(lambda: there.state.board.get(f"{KIND}/default/a").now == 2, "its status")  # type: ignore[union-attr]
-        row = there.state.board.get(f"{KIND}/default/a")
+        await there.until(lambda: there.state.jobs.get(f"{KIND}/default/a").now == 2, "its status")  # type: ignore[union-attr]
+        row = there.state.jobs.get(f"{KIND}/default/a")
         assert row is not None
-        there.state.board.put(msgspec.structs.replace(row, uid="of-an-earlier-one"))
+        there.state.jobs.put(msgspec.structs.replace(row, uid="of-an-earlier-one"))
         for method, more, body in (("DELETE", "", None), ("POST", "/size", {"size": 3})):
             status, found = await there.ask(method, f"/api/v1/jobs/{KIND}/default/a{more}", body=body)
             assert (status, found["code"]) == (409, "bad-request")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.api.kubernetes.core import Pod, convert
-from edl.web.model.board import Board
+from edl.web.model.job_table import JobTable
 from edl.web.model.samples import JobSeries, Point
 from edl.web.model.usage import NOTHING, Usage
 from edl.web.types import JobRow, Jobs
@@ -21,8 +21,8 @@ def row(name: str, namespace: str = "n", reason: str = "") -> JobRow:
     return msgspec.convert(given | text | {"namespace": namespace, "name": name, "reason": reason}, JobRow)
 
 
-def heard(board: Board, since: int | None, known: dict[str, JobRow], namespaces: set[str]) -> None:
-    message = board.message(since, lambda kind, namespace: namespace in namespaces)
+def heard(table: JobTable, since: int | None, known: dict[str, JobRow], namespaces: set[str]) -> None:
+    message = table.message(since, lambda kind, namespace: namespace in namespaces)
     if message is None:
         return
     change = msgspec.json.decode(message, type=Jobs)
@@ -43,28 +43,28 @@ STEPS = st.lists(
 
 @given(steps=STEPS, few=st.booleans())
 def test_who_hears_every_change_knows_what_the_board_knows(steps: list[Any], few: bool) -> None:
-    """Whenever they listen, with few rights or all, and though the board forgets who went long ago."""
-    board, seen, since = Board(), dict[str, JobRow](), None
+    """Whenever they listen, with few rights or all, and though the table forgets who went long ago."""
+    table, seen, since = JobTable(), dict[str, JobRow](), None
     if few:
-        board._gone = deque(maxlen=2)
+        table._gone = deque(maxlen=2)
     sees = {"red"}
     for name, namespace, reason, listens in steps:
         if reason is None:
-            board.drop(f"{KIND}/{namespace}/{name}")
+            table.drop(f"{KIND}/{namespace}/{name}")
         else:
-            board.put(row(name, namespace, reason))
+            table.put(row(name, namespace, reason))
         if listens:
-            heard(board, since, seen, sees)
-            since = board.version
-    heard(board, since, seen, sees)
-    assert seen == {one.key: one for one in board.rows() if one.namespace in sees}
+            heard(table, since, seen, sees)
+            since = table.version
+    heard(table, since, seen, sees)
+    assert seen == {one.key: one for one in table.rows() if one.namespace in sees}
 
 
 def test_what_did_not_change_is_no_message() -> None:
-    board = Board()
-    assert board.put(row("a"))
-    assert not board.put(row("a"))
-    assert board.message(board.version, lambda kind, namespace: True) is None
+    table = JobTable()
+    assert table.put(row("a"))
+    assert not table.put(row("a"))
+    assert table.message(table.version, lambda kind, namespace: True) is None
 
 
 PODS = st.lists(

@@ -212,7 +212,7 @@ class World:
 
     async def shown(self, *names: str) -> None:
         wanted = set(names)
-        await self.until(lambda: wanted <= {row.name for row in self.state.board.rows()}, f"{wanted} are shown")
+        await self.until(lambda: wanted <= {row.name for row in self.state.jobs.rows()}, f"{wanted} are shown")
 
 
 class Stream:

@@ -8,7 +8,7 @@ import msgspec
 from edl.api.kubernetes import timestamp, version
 from edl.doctor.credentials import examine_credentials
 from edl.doctor.finding import Data, Finding, is_true, listed, note, ok, wrong
-from edl.jobs.crd_fields import Path, fields_of, told
+from edl.jobs.crd_fields import Path, fields_of, named_fields
 from edl.jobs.crds import crds
 from edl.operator.credentials.identity import Identity
 
@@ -84,7 +84,7 @@ def _kinds(seen: ClusterObjects) -> Iterator[Finding]:
     if idle:
         yield wrong("kinds", f"registered but not served: {listed(idle)}", f"kubectl describe crd {idle[0]}")
     if older:
-        missing_fields = told(_lacks(older[0], seen.kinds[older[0]] or {}))
+        missing_fields = named_fields(_lacks(older[0], seen.kinds[older[0]] or {}))
         message = f"older than this edl: {listed(older)} (it lacks {missing_fields})"
         yield wrong("kinds", message, f"renew them: {INSTALL}")
     if seen.kinds and not missing and not older and not idle:
@@ -112,7 +112,7 @@ def _kinds_over_time(seen: ClusterObjects) -> Iterator[Finding]:
     newer = {name: extra for name, crd in there.items() if (extra := _adds(name, crd))}
     if newer:
         name, extra = next(iter(newer.items()))
-        message = f"newer than this edl: {listed(list(newer))} (it knows no {told(extra)})"
+        message = f"newer than this edl: {listed(list(newer))} (it knows no {named_fields(extra)})"
         yield note("kinds", message, "use the edl of the operators; after a rollback, leave them: they serve both")
     for name, crd in there.items():
         known = {version["name"] for version in _ours(name)["versions"]}

@@ -27,7 +27,7 @@ def schema_fields(schema: Any, at: Path = ()) -> Iterator[Path]:
         yield from schema_fields(items, (*at, "[]"))
 
 
-def told(paths: set[Path], most: int = 3) -> str:
+def named_fields(paths: set[Path], most: int = 3) -> str:
     """Those nearest to the root: what is below them is missing with them."""
     tops = sorted(path for path in paths if not any(path[:length] in paths for length in range(1, len(path))))
     more = f" and {len(tops) - most} more" if len(tops) > most else ""

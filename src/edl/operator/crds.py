@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from edl.api.kubernetes import version
-from edl.jobs.crd_fields import Path, fields_of, schema_fields, told
+from edl.jobs.crd_fields import Path, fields_of, named_fields, schema_fields
 from edl.jobs.crds import crds
 from edl.jobs.registry import KINDS
 from edl.kube.rest.client import Client
@@ -99,9 +99,8 @@ def _wanted(name: str, version_name: str) -> set[Path]:
 
 def _tell_older(name: str, missing: set[Path]) -> None:
     if missing:
-        log.warning(
-            "%s is older than this operator: the API server drops %s; apply what `edl crds` prints", name, told(missing)
-        )
+        words = "%s is older than this operator: the API server drops %s; apply what `edl crds` prints"
+        log.warning(words, name, named_fields(missing))
 
 
 async def _wait_established(client: Client) -> None:

@@ -24,8 +24,8 @@ class StartForecasts:
     def __init__(self) -> None:
         self._made: float | None = None
         self._words: dict[str, str] = {}
-        self._told: dict[str, float] = {}
-        self._retold = 0
+        self._announced: dict[str, float] = {}
+        self._announcements = 0
         self._models = ModelCache()
 
     def is_due(self, now: float) -> bool:
@@ -57,16 +57,16 @@ class StartForecasts:
     def keep(self, waiting: Container[str]) -> None:
         """Forgets jobs that no longer wait; begins a new cycle."""
         self._words = {uid: words for uid, words in self._words.items() if uid in waiting}
-        self._told = {uid: at for uid, at in self._told.items() if uid in waiting}
-        self._retold = 0
+        self._announced = {uid: at for uid, at in self._announced.items() if uid in waiting}
+        self._announcements = 0
 
     def should_retell(self, uid: str, shown: str, now: float) -> bool:
         """Whether the job's status, which says this, should be written anew."""
         words = self._words.get(uid)
-        if not words or shown.endswith(words) or now - self._told.get(uid, -RETELLS) < RETELLS:
+        if not words or shown.endswith(words) or now - self._announced.get(uid, -RETELLS) < RETELLS:
             return False
-        if self._retold >= AT_ONCE:
+        if self._announcements >= AT_ONCE:
             return False
-        self._told[uid] = now
-        self._retold += 1
+        self._announced[uid] = now
+        self._announcements += 1
         return True

@@ -31,14 +31,14 @@ class LiveProgress:
     async def follow_all(self) -> None:
         """For ever: every job as if somebody looked at it. For a handful of them."""
         while True:
-            for row in list(self._state.board.rows())[:MOST]:
+            for row in list(self._state.jobs.rows())[:MOST]:
                 await self.refresh(JobKey(row.kind, row.namespace, row.name))
             await asyncio.sleep(EVERY)
 
     async def refresh(self, key: JobKey) -> None:
         """Adds a point to the job's series if there is news, unless that was done within the last second."""
         name, now = job_key(*key), asyncio.get_running_loop().time()
-        row = self._state.board.get(name)
+        row = self._state.jobs.get(name)
         if self._read is None or row is None or row.state in ("succeeded", "failed", "waiting", "new"):
             return
         if now - self._asked.get(name, float("-inf")) < EVERY:

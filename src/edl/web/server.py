@@ -90,7 +90,7 @@ class WebServer:
         self._recording = recording
         self._state, self._settings, self._wake = state, settings, wake
         self._sessions = Sessions() if sessions is None else sessions  # an empty one counts
-        self._viewers = Viewers(door, self._sessions, state.board.namespaces)
+        self._viewers = Viewers(door, self._sessions, state.jobs.namespaces)
         self.progress = LiveProgress(state, progress)
         kept = recording or history or NoHistory()
         self._views = Views(state, kept, self.progress, recording)
@@ -169,8 +169,8 @@ class WebServer:
             SessionInfo(
                 user=viewer.name,
                 version=edl.__version__,
-                cluster=viewer.sight.cluster,
-                namespaces=viewer.sight.namespaces,
+                cluster=viewer.visibility.cluster,
+                namespaces=viewer.visibility.namespaces,
                 actions=self._settings.actions and viewer.acts,
                 recorded=self._recording.about if self._recording is not None else "",
             )
@@ -213,7 +213,7 @@ class WebServer:
 
     async def _jobs(self, request: web.Request) -> web.Response:
         viewer = await self._viewers.of(request)
-        message = self._state.board.message(None, viewer.sight.sees)
+        message = self._state.jobs.message(None, viewer.visibility.sees)
         return web.Response(body=message, content_type="application/json")
 
     async def _past(self, request: web.Request) -> web.Response:
@@ -225,7 +225,7 @@ class WebServer:
 
     async def _plan(self, request: web.Request) -> web.Response:
         viewer = await self._viewers.of(request)
-        if not viewer.sight.cluster:
+        if not viewer.visibility.cluster:
             raise forbidden("plans are for those who may list nodes, pods and jobs in all namespaces")
         if self._recording is not None:
             raise not_found("plan: this is a recording")
@@ -260,12 +260,12 @@ class WebServer:
         """The viewer and the job, if it is one that they see."""
         viewer, key = await self._viewers.of(request), _key(request)
         kind = JOB_KIND_BY_CRD.get(key.kind)
-        if kind is None or not viewer.sight.sees(key.kind, key.namespace) or self._row(key) is None:
+        if kind is None or not viewer.visibility.sees(key.kind, key.namespace) or self._row(key) is None:
             raise not_found(f"job {key.namespace[:80]}/{key.name[:80]}")
         return viewer, key, kind
 
     def _row(self, key: JobKey) -> JobRow | None:
-        return self._state.board.get(job_key(*key))
+        return self._state.jobs.get(job_key(*key))
 
     async def _events(self, request: web.Request) -> web.Response:
         viewer, key = await self._viewers.of(request), _key(request)

@@ -14,8 +14,8 @@ from edl.jobs.registry import JOB_KIND_BY_CRD
 from edl.kube.rest.access_reviews import Access
 from edl.operator.reconcile.job_key import JobKey
 from edl.web.access.sessions import Grant
-from edl.web.access.sight import listing
 from edl.web.access.viewers import Viewer, Viewers
+from edl.web.access.visibility import listing
 from edl.web.errors import RefusedError, forbidden, not_found
 from edl.web.model.cluster_view import cluster_view
 from edl.web.model.detail import detail_of
@@ -48,12 +48,12 @@ class JobsFeed:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._seen: int | None = None
-        self._sight: object = None
+        self._visibility: object = None
 
     async def next(self, viewer: Viewer) -> bytes | None:
-        since = self._seen if viewer.sight == self._sight else None  # other rights: all anew
-        message = self._state.board.message(since, viewer.sight.sees)
-        self._seen, self._sight = self._state.board.version, viewer.sight
+        since = self._seen if viewer.visibility == self._visibility else None  # other rights: all anew
+        message = self._state.jobs.message(since, viewer.visibility.sees)
+        self._seen, self._visibility = self._state.jobs.version, viewer.visibility
         return message
 
 
@@ -101,7 +101,7 @@ class Views:
 
     async def cluster(self, viewer: Viewer) -> bytes:
         """Encoded once for all who may see it."""
-        if not viewer.sight.cluster:
+        if not viewer.visibility.cluster:
             raise forbidden("the cluster as a whole is for those who may list nodes, pods and jobs in all namespaces")
         state = self.state
         if self._cluster is None or self._cluster[0] != state.turn:
@@ -121,15 +121,15 @@ class Views:
         await self.progress.refresh(key)
 
     async def sees(self, viewer: Viewer, kind: str, namespace: str) -> bool:
-        """Also where there is no job any more, of which the viewer's sight knows nothing."""
+        """Also where there is no job any more, of which the viewer may know nothing."""
         known = JOB_KIND_BY_CRD.get(kind)
-        if known is None or viewer.sight.sees(kind, namespace):
+        if known is None or viewer.visibility.sees(kind, namespace):
             return known is not None
         return await viewer.rights.may(listing(known, namespace))
 
     async def past(self, viewer: Viewer) -> PastJobs:
         """Jobs that history knows and the cluster does not, as far as the viewer may see them."""
-        rows = [row for row in await self._history.jobs() if self.state.board.get(row.key) is None]
+        rows = [row for row in await self._history.jobs() if self.state.jobs.get(row.key) is None]
         places = {(row.kind, row.namespace) for row in rows}
         seen = {place for place in places if await self.sees(viewer, *place)}
         return PastJobs(rows=[row for row in rows if (row.kind, row.namespace) in seen])

@@ -37,7 +37,7 @@ class ClusterLedger:
     ) -> None:
         self._clock, self._steady, self._gpus = clock, steady, gpus
         self._account, self._now = ClusterAccount(), ClusterNow()
-        self._booked, self._told = steady(), ClusterAccount()
+        self._booked, self._reported = steady(), ClusterAccount()
         self._waiting = 0
 
     @property
@@ -52,7 +52,7 @@ class ClusterLedger:
             gap = max(0.0, self._clock() - known.until)
             self._account = book_cluster(known.account, known.now, gap, estimated=True)
             self._now = known.now
-        self._told = self._account
+        self._reported = self._account
 
     def planned(self, use: ClusterUse) -> None:
         self._account, self._booked = self.account, self._steady()
@@ -77,7 +77,7 @@ class ClusterLedger:
     def point(self, largest: dict[str, Amounts]) -> ClusterPoint | None:
         """The means since the last point, None if that was just now. `largest` are the jobs that hold most."""
         account = self.account
-        passed, self._told = since(account, self._told), account
+        passed, self._reported = since(account, self._reported), account
         if passed.seconds <= 0:
             return None
         share = 1 / passed.seconds

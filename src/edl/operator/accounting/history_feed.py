@@ -1,6 +1,6 @@
 """The news of all jobs that the Brain has not been told: collected without waiting, bounded, given out in batches.
 
-Level-triggered where it can be: a job's line, manifest and sizes are read from its object whenever they are told, so
+Level-triggered where it can be: a job's line, manifest and sizes are read from its object whenever they are sent, so
 that a crash or a Brain that is away loses none of them. Points and Events wait here; if there are too many, points
 become sparser and the oldest Events go, and `dropped` counts them.
 """
@@ -47,7 +47,7 @@ class _Job(msgspec.Struct):
     changed: bool = True
     manifest: bool = True
     """It is to be told."""
-    told: float = 0.0
+    sent: float = 0.0
     sized: float = 0.0
     """Time of the newest change of size that was taken over."""
     pointed: float = 0.0
@@ -87,7 +87,7 @@ class HistoryFeed:
         else:
             before, job.entry, job.priority = job.entry, entry, priority
             job.manifest |= before.raw.metadata.generation != entry.raw.metadata.generation
-            job.changed |= job.manifest or _told(before) != _told(entry)
+            job.changed |= job.manifest or _sent_facts(before) != _sent_facts(entry)
             if entry.status.finished and not before.status.finished and entry.status.progress is not None:
                 self._add_point(job, _last_progress(entry.status.progress))
         self._take_sizes(job)
@@ -175,19 +175,19 @@ class HistoryFeed:
             yield news
         now, unchanged = self._clock(), max(UNCHANGED, len(self._jobs) / A_SECOND)
         for uid, job in list(self._jobs.items()):
-            over = job.entry.status.finished and job.told > 0
-            if not job.changed and (over or now - job.told < unchanged):
+            over = job.entry.status.finished and job.sent > 0
+            if not job.changed and (over or now - job.sent < unchanged):
                 continue
             account = account_of(uid)
             if account is None:
                 continue
             news = _news(job, _line(job, account, now))
             job.changed = job.manifest = False
-            job.told, job.sizes, job.points, job.events = now, [], [], []
+            job.sent, job.sizes, job.points, job.events = now, [], [], []
             yield news
 
 
-def _told(entry: Entry) -> tuple[Any, ...]:
+def _sent_facts(entry: Entry) -> tuple[Any, ...]:
     """What a list of jobs shows: another one is news."""
     status, scale = entry.status, entry.kind.scale_of(entry.status)
     return status.phase, status.reason, scale and (scale.current, scale.target)

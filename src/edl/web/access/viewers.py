@@ -21,7 +21,7 @@ from edl.kube.rest.errors import KubeError
 from edl.kube.rest.transport import HttpTransport
 from edl.serving.http import proved
 from edl.web.access.sessions import SESSION, Grant, Sessions
-from edl.web.access.sight import Sight, sight_of
+from edl.web.access.visibility import Visibility, visibility_of
 from edl.web.errors import RefusedError
 
 CLIENTS = 256
@@ -111,7 +111,7 @@ class Viewer(msgspec.Struct, frozen=True):
     acts: bool
     rights: Rights
     client: Client
-    sight: Sight
+    visibility: Visibility
 
 
 class Viewers:
@@ -131,10 +131,10 @@ class Viewers:
             known = await self._door.enter(grant.token)
             if known is None:
                 raise RefusedError(401, "unauthorized", "the token is not valid, or no longer; log in again")
-            sight = await sight_of(known.rights, self._namespaces())
+            visibility = await visibility_of(known.rights, self._namespaces())
         except KubeError as error:
             raise RefusedError(503, "unavailable", f"the API server does not say who may see what: {error}") from None
-        return Viewer(known.name, grant.token, grant.acts, known.rights, known.client, sight)
+        return Viewer(known.name, grant.token, grant.acts, known.rights, known.client, visibility)
 
     def _grant(self, request: web.Request) -> Grant:
         given = request.headers.get(TOKEN_HEADER, "")

@@ -19,8 +19,8 @@ def cluster_view(state: ClusterState, past: list[ClusterSample], missing: list[s
     capacity = jobs = others = NOTHING
     for row in rows:
         capacity, jobs, others = plus(capacity, row.capacity), plus(jobs, row.jobs), plus(others, row.others)
-    board = list(state.board.rows())
-    waiting = sorted((row for row in board if row.state == "waiting"), key=lambda row: (row.created or 0, row.key))
+    job_rows = list(state.jobs.rows())
+    waiting = sorted((row for row in job_rows if row.state == "waiting"), key=lambda row: (row.created or 0, row.key))
     return ClusterView(
         capacity=capacity,
         jobs=jobs,
@@ -28,9 +28,9 @@ def cluster_view(state: ClusterState, past: list[ClusterSample], missing: list[s
         nodes=rows[:NODES],
         more_nodes=max(0, len(rows) - NODES),
         queue=waiting[:WAITING],
-        shares=_shares(board, state.usage),
+        shares=_shares(job_rows, state.usage),
         samples=[*past, *(one for one in state.samples.all() if not past or one.time > past[-1].time)],
-        counts=dict(Counter(row.state for row in board)),
+        counts=dict(Counter(row.state for row in job_rows)),
         missing=missing,
     )
 
@@ -54,12 +54,12 @@ def _node_row(node: Node, usage: Usage) -> NodeRow:
     )
 
 
-def _shares(board: list[JobRow], usage: Usage) -> list[Share]:
+def _shares(jobs: list[JobRow], usage: Usage) -> list[Share]:
     """Of every namespace that has jobs, the one that holds most first."""
     used: dict[str, Amounts] = {}
     running: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
-    for row in board:
+    for row in jobs:
         used[row.namespace] = plus(used.get(row.namespace, NOTHING), usage.by_job.get(row.key, NOTHING))
         waiting[row.namespace] += row.state == "waiting"
         running[row.namespace] += row.state not in (*OVER, "waiting", "new", "suspended")

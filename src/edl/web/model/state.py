@@ -20,7 +20,7 @@ from edl.kube.cache.objects import Key, Object
 from edl.kube.rest.client import Client
 from edl.operator.reconcile.caches import Caches
 from edl.operator.resources import RawJob
-from edl.web.model.board import Board
+from edl.web.model.job_table import JobTable
 from edl.web.model.rows import job_key, row_of
 from edl.web.model.samples import ClusterSeries, JobSeries, point_of
 from edl.web.model.usage import NOTHING, Usage, capacity_of, job_of, plus
@@ -40,7 +40,7 @@ class ClusterState:
 
     def __init__(self, client: Client, *, clock: Callable[[], float] = time.time, gather: float = GATHER) -> None:
         self.caches = Caches(client)
-        self.board = Board()
+        self.jobs = JobTable()
         self.usage = Usage()
         self.series = JobSeries()
         self.samples = ClusterSeries()
@@ -119,15 +119,15 @@ class ClusterState:
         name = job_key(kind, *key)
         self.touch(name)
         if raw is None:
-            self.board.drop(name)
+            self.jobs.drop(name)
             self.series.forget(name)
             self.touched.pop(name, None)
             return
         row = row_of(JOB_KIND_BY_CRD[kind], raw)
-        known = self.board.get(name)
+        known = self.jobs.get(name)
         if known is not None and known.uid != row.uid:
             self.series.forget(name)
-        if self.board.put(row):
+        if self.jobs.put(row):
             self.series.add(name, point_of(row, self.clock()))
 
     def _take_pod(self, key: Key, pod: Pod | None) -> None:
@@ -137,7 +137,7 @@ class ClusterState:
         if after:
             self._pod_jobs[key] = after
         for job in {before, after} - {""}:
-            if self.board.get(job) is not None:
+            if self.jobs.get(job) is not None:
                 self.touch(job)
 
     def touch(self, job: str) -> None:

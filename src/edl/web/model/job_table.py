@@ -21,7 +21,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     version: int
 
 
-class Board:
+class JobTable:
     def __init__(self) -> None:
         self.version = 0
         self._rows: dict[str, Entry] = {}  # the one that changed last is last

@@ -17,7 +17,7 @@ Namespaces = frozenset[str] | None
 """None: all of them."""
 
 
-class Sight(msgspec.Struct, frozen=True):
+class Visibility(msgspec.Struct, frozen=True):
     jobs: Mapping[str, Namespaces]
     """By kind."""
     cluster: bool
@@ -41,7 +41,7 @@ def listing(kind: Kind, namespace: str = "") -> Access:
     return Access("list", kind.group, kind.plural, namespace)
 
 
-async def sight_of(rights: Rights, namespaces: Mapping[str, Iterable[str]]) -> Sight:
+async def visibility_of(rights: Rights, namespaces: Mapping[str, Iterable[str]]) -> Visibility:
     """`namespaces`: by kind, those in which there are jobs. KubeError if nobody can say."""
     everywhere = await asyncio.gather(*(rights.may(listing(kind)) for kind in JOB_KINDS))
     jobs: dict[str, Namespaces] = {}
@@ -55,4 +55,4 @@ async def sight_of(rights: Rights, namespaces: Mapping[str, Iterable[str]]) -> S
     cluster = all(everywhere) and all(
         await asyncio.gather(rights.may(Access("list", "", "nodes")), rights.may(Access("list", "", "pods")))
     )
-    return Sight(jobs, cluster)
+    return Visibility(jobs, cluster)
