@@ -14,12 +14,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
 from edl.torch import reachability
+
+if TYPE_CHECKING:
+    from edl.torch.ahead.copies import Received, Sent
 
 REACH = datetime.timedelta(seconds=5)
 CONNECT = datetime.timedelta(seconds=15)  # of peers that have all said that they are there
@@ -27,7 +30,7 @@ PATIENCE = datetime.timedelta(days=7)  # of a collective: whether a peer lives i
 LOOK = 0.02
 UNREACHED = 10.0  # seconds without an answer after which a pod counts as out of reach
 CHUNK = 32 << 20
-VERSION = 2
+VERSION = 3
 """Of what members say to each other. Who speaks another one does not come in, and the others train on."""
 
 
@@ -48,7 +51,8 @@ class SupersededError(Exception):
 @dataclass(frozen=True)
 class Round:
     """A round as a worker is told of it. `members` are agents, `rank` and `size` count workers; `endpoint` is the store
-    of the first member, `endpoints` those of all. `shards`: how many workers of a pod share a model; 0: none do."""
+    of the first member, `endpoints` those of all. `shards`: how many workers of a pod share a model; 0: none do.
+    `trained`: what it tells the others of itself, the round that it trained in (`ahead.plan`)."""
 
     number: int
     members: tuple[str, ...]
@@ -57,6 +61,7 @@ class Round:
     endpoint: str
     endpoints: tuple[str, ...] = ()
     shards: int = 0
+    trained: int = 0
 
     @property
     def column(self) -> int:
@@ -73,6 +78,10 @@ class Group:
         self._lock = threading.Lock()
         self._cut = False
         self._busy: float | None = None
+        self.trained: tuple[int, ...] = ()
+        """What each member has told of itself, by rank."""
+        self.ahead: Sent | Received | None = None
+        """What has been passed in this group before its round was entered."""
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
         """Sums over all members, in place."""
@@ -130,7 +139,7 @@ class Group:
         threading.Thread(target=self._free, name="edl-drop", daemon=True).start()
 
     def _free(self) -> None:
-        self._gloo = self._column = None
+        self._gloo = self._column = self.ahead = None
 
     def _do(self, begin: Callable[[], Any]) -> None:
         if self._cut:
@@ -154,7 +163,7 @@ def build(round_: Round, *, host: str, superseded: Callable[[], bool]) -> Group:
     """Waits until all members are there, then connects to them. Other threads run meanwhile."""
     try:
         store = _reach(round_, superseded)
-        _assemble(round_, store, superseded)
+        trained = _assemble(round_, store, superseded)
         before = set(_sockets())
         gloo = _connect(PrefixStore("gloo", store), round_.rank, round_.size, host)
         column = _connect_column(round_, store, host)
@@ -163,7 +172,9 @@ def build(round_: Round, *, host: str, superseded: Callable[[], bool]) -> Group:
     sockets = {number: inode for number, inode in _sockets() if (number, inode) not in before}
     if superseded():
         raise SupersededError  # the next group is being built: among these sockets may be some of its own
-    return Group(round_, gloo, sockets, column)
+    group = Group(round_, gloo, sockets, column)
+    group.trained = trained
+    return group
 
 
 def _connect(store: PrefixStore, rank: int, size: int, host: str) -> Any:
@@ -209,13 +220,15 @@ def _reach(round_: Round, superseded: Callable[[], bool]) -> PrefixStore:
     return PrefixStore(f"round/{round_.number}/workers/{kind}", store)
 
 
-def _assemble(round_: Round, store: PrefixStore, superseded: Callable[[], bool]) -> None:
-    store.set(f"here/{round_.rank}", "1")
+def _assemble(round_: Round, store: PrefixStore, superseded: Callable[[], bool]) -> tuple[int, ...]:
+    """What each tells of itself. It comes with what says that they are there: no change takes longer for it."""
+    store.set(f"here/{round_.rank}", str(round_.trained))
     others = [f"here/{rank}" for rank in range(round_.size)]
     while not store.check(others):
         if superseded():
             raise SupersededError
         threading.Event().wait(LOOK)
+    return tuple(int(told) for told in store.multi_get(others))
 
 
 def _sockets() -> Iterator[tuple[int, int]]:

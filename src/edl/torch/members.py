@@ -43,7 +43,7 @@ class Members:
         entered: Callable[[], None],
     ) -> None:
         self._state, self._link, self._siblings, self._entered = state, link, siblings, entered
-        self._next = NextGroup(link, build, grace=grace)
+        self._next = NextGroup(link, build, grace=grace, generation=lambda: self.generation)
         self._pending: tuple[Group | None] | None = None
         self._trained = time.monotonic()
         self.group: Group | None = None
@@ -80,6 +80,7 @@ class Members:
     def stepped(self, now: float, pending: tuple[Group | None] | None) -> None:
         """A step happened; `pending` is the change that was agreed on with it."""
         self._trained, self._pending = now, pending
+        self._next.views.show(self._state.capture)
 
     def lost(self) -> None:
         """A peer is gone: on to a round without it."""

@@ -1,16 +1,20 @@
 """Builds the group of the newest round in a thread, while the training goes on in the present one.
 
-A round that is superseded before its group is complete is given up. When the newest round is without a member of the
-group in use, and the change is not made in time, that member may hang: the group in use is then cut.
+When it is there, newcomers are sent ahead what they can be; then it is ready to be used. A round that is superseded
+before that is given up. When the newest round is without a member of the group in use, and the change is not made in
+time, that member may hang: the group in use is then cut.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from edl.torch import reachability
 from edl.torch.agent_link import AgentLink
+from edl.torch.ahead.passing import Haste, pass_ahead
+from edl.torch.ahead.views import Views
 from edl.torch.group import Group, GroupBrokenError, Round, SupersededError
 
 log = logging.getLogger(__name__)
@@ -22,11 +26,17 @@ Build = Callable[[Round, Callable[[], bool]], Group]
 
 
 class NextGroup:
-    """All state is guarded by the link's condition."""
+    """All state is guarded by the link's condition. `generation`: the round that this worker trains in."""
 
-    def __init__(self, link: AgentLink, build: Build, *, grace: Callable[[], float]) -> None:
-        self._link, self._build, self._grace = link, build, grace
+    def __init__(
+        self, link: AgentLink, build: Build, *, grace: Callable[[], float], generation: Callable[[], int]
+    ) -> None:
+        self._link, self._build, self._grace, self._generation = link, build, grace, generation
+        self.views = Views(link.condition)
+        self._built: Group | None = None
+        """In which state may be passed ahead."""
         self._ready: Group | None = None
+        self._waits = False
         self.in_use: Group | None = None
         """The group in which a collective may be under way."""
 
@@ -39,12 +49,13 @@ class NextGroup:
         """A network that loses everything between two members ends no connection for a quarter of an hour."""
         while True:
             time.sleep(LOOK)
-            group = self.in_use
-            if group is None or group.busy() < LONG:
-                continue
-            out = reachability.unreached(group.round.members, group.round.endpoints)
-            if not out:
-                continue
+            for group in (self.in_use, self._built):
+                if group is not None and group.busy() >= LONG:
+                    self._look(group)
+
+    def _look(self, group: Group) -> None:
+        out = reachability.unreached(group.round.members, group.round.endpoints)
+        if out:
             log.warning("%s cannot be reached: round %d is given up", ", ".join(out), group.round.number)
             self._link.say("broken", round=group.round.number, unreached=out)
             group.cut()
@@ -59,11 +70,13 @@ class NextGroup:
         """The next group that is newer than a round, waiting for it; None if this worker leaves. It is the group in
         use from now on."""
         with self._link.condition:
+            self._waits = True
+            self._link.condition.notify_all()
             while self._ready is None or self._ready.round.number <= after:
                 if self._link.for_good:
                     return None
                 self._link.condition.wait(1.0)
-            self.in_use, self._ready = self._ready, None
+            self.in_use, self._ready, self._waits = self._ready, None, False
             self._link.condition.notify_all()
             return self.in_use
 
@@ -82,14 +95,21 @@ class NextGroup:
                 while self._link.newest <= handled:
                     self._link.condition.wait(1.0)
                 round_ = self._link.round
+                built, self._built = self._built, None
+            if built is not None:
+                built.cut()  # whoever waits in it, here or at the other end, is to see to the newer round
             assert round_ is not None
             handled = round_.number
             # Each in a thread of its own: gloo tries for seconds to reach a peer that has just died.
             threading.Thread(target=self._prepare, args=(round_,), name=f"edl-round-{handled}", daemon=True).start()
 
     def _prepare(self, round_: Round) -> None:
+        def superseded() -> bool:
+            return self._link.newest > round_.number
+
         try:
-            group = self._build(round_, lambda: self._link.newest > round_.number)
+            group = self._build(replace(round_, trained=self._trained(round_)), superseded)
+            self._pass_ahead(group, superseded)
         except SupersededError:
             return
         except GroupBrokenError as error:
@@ -102,6 +122,34 @@ class NextGroup:
         if old is not None:
             old.drop()
         self._watch(group)
+
+    def _trained(self, round_: Round) -> int:
+        """What the others are told: the round that this worker trains in, negative if it waits for the next one."""
+        with self._link.condition:
+            gone = self.in_use is not None and set(self.in_use.round.members) - set(round_.members)
+            return -self._generation() if gone or self._waits else self._generation()
+
+    def _pass_ahead(self, group: Group, superseded: Callable[[], bool]) -> None:
+        """While the training goes on. What has come half-way goes with its group."""
+        with self._link.condition:
+            if superseded():
+                group.drop()
+                raise SupersededError
+            self._built = group
+        try:
+            group.ahead = pass_ahead(group, self.views, Haste(superseded, self._hurried))
+        except (GroupBrokenError, SupersededError):
+            group.drop()
+            if superseded():
+                raise SupersededError from None
+            raise
+        finally:
+            with self._link.condition:
+                if self._built is group:
+                    self._built = None
+
+    def _hurried(self) -> bool:
+        return self._waits or self._link.leaving
 
     def _watch(self, group: Group) -> None:
         """Until the change to this group is made; cuts the one in use when members of it that are gone hold it up."""
