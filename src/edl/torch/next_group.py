@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from edl.torch import reachability
 from edl.torch.agent_link import AgentLink
-from edl.torch.ahead.passing import Haste, pass_ahead
+from edl.torch.ahead import passing
 from edl.torch.ahead.views import Views
 from edl.torch.group import Group, GroupBrokenError, Round, SupersededError
 
@@ -137,7 +137,7 @@ class NextGroup:
                 raise SupersededError
             self._built = group
         try:
-            group.ahead = pass_ahead(group, self.views, Haste(superseded, self._hurried))
+            group.ahead = passing.pass_ahead(group, self.views, passing.Haste(superseded, self._hurried))
         except (GroupBrokenError, SupersededError):
             group.drop()
             if superseded():
