@@ -8,19 +8,30 @@ all workers have the same model.
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch.autograd import Variable
 
 from edl.torch.agreement import NUMBERS
+from edl.torch.gradient_buffers import GradientBuffers
 
 Reduce = Callable[[], None]
 Running = tuple[torch.Tensor, torch.Tensor]
 """A running mean, and its value before the step."""
 
 
+@dataclass(frozen=True)
+class Over:
+    """How members of a round sum: on the host, and on the device where gradients are, if there is one."""
+
+    on_host: Callable[[torch.Tensor], None]
+    device: torch.device | None = None
+    on_device: Callable[[torch.Tensor], None] | None = None
+
+
 class Reducer:
-    """Buffers of its own hold the gradients of all parameters, one for each type. `reduce` is called once a pass."""
+    """Buffers of its own hold the gradients of all parameters. `reduce` is called once a pass."""
 
     def __init__(
         self, parameters: Iterable[torch.nn.Parameter], running: Sequence[Running] = (), *, reduce: Reduce
@@ -28,45 +39,19 @@ class Reducer:
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self._running = running
         self._reduce, self._queued, self._off = reduce, False, 0
-        self._head = torch.zeros(NUMBERS + len(self.parameters))
-        self._flat: dict[torch.dtype, torch.Tensor] = {}
-        self._views: list[torch.Tensor] = []
-        self._changes: list[torch.Tensor] = []
-        self._gradients: list[torch.Tensor] = []
-        self._means: list[torch.Tensor] = []
+        self._kept: GradientBuffers | None = None
         self.squares = 0.0
-        self._lay_out()
         for parameter in self.parameters:
             parameter.register_post_accumulate_grad_hook(self._accumulated)
 
-    def _lay_out(self) -> None:
-        """The numbers travel with the gradients of single precision, in one message."""
-        head = self._head.numel()
-        lengths: dict[torch.dtype, int] = {torch.float32: head}
-        tensors = [*self._local(self.parameters), *(buffer for buffer, _ in self._running)]
-        places = []
-        for tensor in tensors:
-            places.append(lengths.get(tensor.dtype, 0))
-            lengths[tensor.dtype] = places[-1] + tensor.numel()
-        self._flat = {dtype: torch.zeros(length, dtype=dtype) for dtype, length in lengths.items()}
-        self._head = self._flat[torch.float32][:head]
-        views = [
-            self._flat[tensor.dtype][at : at + tensor.numel()].view(tensor.shape)
-            for tensor, at in zip(tensors, places, strict=True)
-        ]
-        self._views, self._changes = views[: len(self.parameters)], views[len(self.parameters) :]
-        own = tensors[: len(self.parameters)]
-        ends = {p.dtype: at + p.numel() for p, at in zip(own, places, strict=False)}
-        self._gradients = [
-            self._flat[dtype][head if dtype == torch.float32 else 0 : end] for dtype, end in ends.items()
-        ]
-
-        first = {torch.float32: head, **ends}
-        self._means = [flat[first.get(dtype, 0) :] for dtype, flat in self._flat.items()]
-
-    @property
-    def _numbers(self) -> torch.Tensor:
-        return self._head[:NUMBERS]
+    def _buffers(self, device: torch.device | None) -> GradientBuffers:
+        """As long as gradients are summed there, the same ones."""
+        if self._kept is None or self._kept.device != device:
+            self._kept = None  # first, for there may be no room for both
+            running = [buffer for buffer, _ in self._running]
+            head = NUMBERS + len(self.parameters)
+            self._kept = GradientBuffers(head, self._local(self.parameters), running, device)
+        return self._kept
 
     def _local(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """What this worker has of them."""
@@ -90,59 +75,58 @@ class Reducer:
         self._queued = False
         self._reduce()
 
-    def sum(
-        self,
-        numbers: Sequence[float],
-        weight: float,
-        over: Callable[[torch.Tensor], None],
-        *,
-        measure: bool = False,
-    ) -> list[float]:
+    def sum(self, numbers: Sequence[float], weight: float, over: Over, *, measure: bool = False) -> list[float]:
         """Replaces all gradients by their weighted sums, and returns the sums of the numbers. `measure`: the last
         number is the squared norm of this worker's own gradient, and `squares` that of the sum."""
-        self._collect(numbers, weight)
+        buffers = self._buffers(over.device)
+        self._collect(buffers, numbers, weight)
         if measure and weight:
-            self._head[NUMBERS - 1] = self._squares() / weight**2
-        for flat in self._flat.values():
-            over(flat)
+            buffers.head[NUMBERS - 1] = _squares(buffers) / weight**2
+        for flat in buffers.on_device:
+            assert over.on_device is not None
+            over.on_device(flat)
+        for flat in buffers.on_host:
+            over.on_host(flat)
         if measure:
-            self.squares = self._squares()
-        self._distribute()
-        return [float(number) for number in self._numbers.tolist()]
+            self.squares = _squares(buffers)
+        self._distribute(buffers)
+        return [float(number) for number in buffers.head[:NUMBERS].tolist()]
 
-    def _squares(self) -> float:
-        return sum(
-            float(part.float().pow(2).sum() if part.dtype != torch.float32 else part.dot(part))
-            for part in self._gradients
-        )
-
-    def _collect(self, numbers: Sequence[float], weight: float) -> None:
+    def _collect(self, buffers: GradientBuffers, numbers: Sequence[float], weight: float) -> None:
         present = [parameter.grad is not None for parameter in self.parameters]
-        self._head.copy_(torch.tensor([*numbers, *map(float, present)]))
+        buffers.head.copy_(torch.tensor([*numbers, *map(float, present)]))
         grads = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        views = [view for view, here in zip(self._views, present, strict=True) if here]
+        views = [view for view, here in zip(buffers.gradients, present, strict=True) if here]
         if weight:
             torch._foreach_copy_(views, self._local(grads))
             torch._foreach_mul_(views, weight)
         else:
             torch._foreach_zero_(views)  # not by multiplying: what is not finite would stay so
-        for change, (buffer, before) in zip(self._changes, self._running, strict=True):
-            torch.sub(buffer.cpu(), before.cpu(), out=change).mul_(weight) if weight else change.zero_()
-        if absent := [view for view, here in zip(self._views, present, strict=True) if not here]:
+        for change, (buffer, before) in zip(buffers.changes, self._running, strict=True):
+            there = change.device
+            torch.sub(buffer.to(there), before.to(there), out=change).mul_(weight) if weight else change.zero_()
+        if absent := [view for view, here in zip(buffers.gradients, present, strict=True) if not here]:
             torch._foreach_zero_(absent)
 
-    def _distribute(self) -> None:
+    def _distribute(self, buffers: GradientBuffers) -> None:
         """A parameter that nobody used has no gradient, one that any used has one everywhere."""
-        used = self._head[NUMBERS:].tolist()
+        used = buffers.head[NUMBERS:].tolist()
         for parameter, count in zip(self.parameters, used, strict=True):
             if count and parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
-        pairs = [(p.grad, view) for p, view, count in zip(self.parameters, self._views, used, strict=True) if count]
+        summed = zip(self.parameters, buffers.gradients, used, strict=True)
+        pairs = [(parameter.grad, view) for parameter, view, count in summed if count]
         torch._foreach_copy_(self._local([grad for grad, _ in pairs]), [view for _, view in pairs])
 
-        for change, (buffer, before) in zip(self._changes, self._running, strict=True):
+        for change, (buffer, before) in zip(buffers.changes, self._running, strict=True):
             buffer.copy_(before + change.to(before.device))
 
     def clear(self) -> None:
         for parameter in self.parameters:
             parameter.grad = None
+
+
+def _squares(buffers: GradientBuffers) -> float:
+    return sum(
+        float(part.float().pow(2).sum() if part.dtype != torch.float32 else part.dot(part)) for part in buffers.parts
+    )

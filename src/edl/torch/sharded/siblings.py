@@ -6,15 +6,17 @@ And all of them must have the same step, for together they are one copy of the m
 """
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from edl.torch.agreement import NUMBERS
+from edl.torch.gradient_buffers import GradientBuffers
 from edl.torch.group import Group, GroupBrokenError
-from edl.torch.reducer import Reduce, Reducer, Running
+from edl.torch.reducer import Over, Reduce, Reducer, Running
 
 PATIENCE = datetime.timedelta(days=7)  # a sibling that is gone takes this process with it, by their agent
 
@@ -35,9 +37,9 @@ class Siblings:
         what fails or succeeds in its own time: nobody waits for a worker that has failed."""
         return nullcontext()
 
-    def over(self, group: Group) -> Callable[[torch.Tensor], None]:
-        """Sums gradients over all who have the same part of the model."""
-        return group.all_reduce
+    def over(self, group: Group) -> Over:
+        """How gradients are summed over all who have the same part of the model."""
+        return Over(group.all_reduce)
 
     def reducer(
         self, parameters: Iterable[torch.nn.Parameter], running: Sequence[Running], *, reduce: Reduce
@@ -72,8 +74,8 @@ class PodSiblings(Siblings):
             if self._store.get(f"{what}/{rank}") != b"1":  # waits until it is there
                 raise GroupBrokenError("another worker of this pod did not come as far")
 
-    def over(self, group: Group) -> Callable[[torch.Tensor], None]:
-        return group.all_reduce_shards
+    def over(self, group: Group) -> Over:
+        return Over(group.all_reduce_shards)
 
     def reducer(
         self, parameters: Iterable[torch.nn.Parameter], running: Sequence[Running], *, reduce: Reduce
@@ -104,12 +106,12 @@ class ShardReducer(Reducer):
     def _local(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         return [tensor._local_tensor for tensor in tensors]
 
-    def _collect(self, numbers: Sequence[float], weight: float) -> None:
+    def _collect(self, buffers: GradientBuffers, numbers: Sequence[float], weight: float) -> None:
         if self._siblings.size == 1:
-            super()._collect(numbers, weight)  # nothing was to be summed in the pod, and nothing was weighted
+            super()._collect(buffers, numbers, weight)  # nothing was to be summed in the pod, and nothing was weighted
             return
-        super()._collect(numbers, 1.0)
-        for changes in self._means:
+        super()._collect(buffers, numbers, 1.0)
+        for changes in buffers.means:
             changes.mul_(weight) if weight else changes.zero_()
-        for tensor in (self._numbers, *self._means):
+        for tensor in (buffers.head[:NUMBERS], *buffers.means):
             self._siblings.pool(tensor)
