@@ -3,6 +3,8 @@
 gloo has no way to abort what is in flight (`abort` and `shutdown` of ProcessGroupGloo change nothing), so a group is
 cut by shutting down its sockets: whatever waits on it, here and at its peers, raises at once. The listening socket is
 left alone, for gloo ends the process when that one fails. `GroupBrokenError` stands for every way to fail.
+
+A group may have a device plane besides (`planes`), which sums gradients where they lie. It ends with the group.
 """
 
 import contextlib
@@ -20,6 +22,7 @@ import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
 from edl.torch import reachability
+from edl.torch.planes.plane import Plane, Polled
 
 if TYPE_CHECKING:
     from edl.torch.ahead.copies import Received, Sent
@@ -52,7 +55,8 @@ class SupersededError(Exception):
 class Round:
     """A round as a worker is told of it. `members` are agents, `rank` and `size` count workers; `endpoint` is the store
     of the first member, `endpoints` those of all. `shards`: how many workers of a pod share a model; 0: none do.
-    `trained`: what it tells the others of itself, the round that it trained in (`ahead.plan`)."""
+    `trained` and `plane` are what it tells the others of itself: the round that it trained in (`ahead.plan`), and the
+    name of the device plane that it can have; empty: none."""
 
     number: int
     members: tuple[str, ...]
@@ -62,6 +66,7 @@ class Round:
     endpoints: tuple[str, ...] = ()
     shards: int = 0
     trained: int = 0
+    plane: str = ""
 
     @property
     def column(self) -> int:
@@ -70,16 +75,22 @@ class Round:
 
 
 class Group:
-    """`column` is the group of those who have the same part of the model, one in each pod."""
+    """`column` is the group of those who have the same part of the model, one in each pod. `store` is the round's."""
 
-    def __init__(self, round_: Round, gloo: Any, sockets: dict[int, int], column: Any = None) -> None:
-        self.round = round_
+    def __init__(
+        self, round_: Round, gloo: Any, sockets: dict[int, int], column: Any = None, store: Any = None
+    ) -> None:
+        self.round, self.store = round_, store
         self._gloo, self._sockets, self._column = gloo, sockets, column
+        self._plane: Plane | None = None
+        self._only_gloo = len(sockets) == round_.size - 1
+        """Whether no socket of somebody else was taken for one of gloo's, by chance."""
         self._lock = threading.Lock()
         self._cut = False
         self._busy: float | None = None
         self.trained: tuple[int, ...] = ()
-        """What each member has told of itself, by rank."""
+        self.planes: tuple[str, ...] = ()
+        """Both as each member has told of itself, by rank."""
         self.ahead: Sent | Received | None = None
         """What has been passed in this group before its round was entered."""
 
@@ -94,6 +105,32 @@ class Group:
             self._do(lambda: self._column.allreduce([tensor]))
         elif self._cut:
             raise GroupBrokenError("the group was cut")
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where gradients can be summed without this host; None: nowhere."""
+        return self._plane.device if self._plane is not None else None
+
+    def all_reduce_on_device(self, tensor: torch.Tensor) -> None:
+        """Sums over all members, in place, by the device plane. How it went elsewhere only `all_reduce` can say, after
+        it: who fails here does not come as far, and has nobody else come there."""
+        plane = self._plane
+        assert plane is not None
+        try:
+            self._do(lambda: Polled(plane.all_reduce(tensor), self._check))
+        except GroupBrokenError:
+            self.cut()
+            raise
+
+    def equip(self, plane: Plane) -> None:
+        self._plane = plane
+        if self._cut:
+            plane.abort()
+
+    def unequip(self) -> None:
+        plane, self._plane = self._plane, None
+        if plane is not None:
+            plane.abort()
 
     def all_gather(self, numbers: list[int]) -> list[list[int]]:
         """The numbers of every rank, by rank."""
@@ -125,6 +162,8 @@ class Group:
         """Ends whatever waits on this group, here and at its peers."""
         with self._lock:
             self._cut = True
+            if self._plane is not None:
+                self._plane.abort()
             for number, inode in self._sockets.items():
                 if _inode(number) == inode:  # else it was closed, and the number is another file's now
                     with contextlib.suppress(OSError):
@@ -139,7 +178,7 @@ class Group:
         threading.Thread(target=self._free, name="edl-drop", daemon=True).start()
 
     def _free(self) -> None:
-        self._gloo = self._column = self.ahead = None
+        self._gloo = self._column = self.ahead = self.store = None
 
     def _do(self, begin: Callable[[], Any]) -> None:
         if self._cut:
@@ -154,6 +193,13 @@ class Group:
         if self._cut:
             raise GroupBrokenError("the group was cut")
 
+    def _check(self) -> None:
+        """gloo closes the connection of a peer that is gone."""
+        if self._cut:
+            raise GroupBrokenError("the group was cut")
+        if self._only_gloo and any(_inode(number) != inode for number, inode in self._sockets.items()):
+            raise GroupBrokenError("a peer closed its connection")
+
 
 def _pieces(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return tensor.split(CHUNK) if tensor.numel() else ()
@@ -163,7 +209,7 @@ def build(round_: Round, *, host: str, superseded: Callable[[], bool]) -> Group:
     """Waits until all members are there, then connects to them. Other threads run meanwhile."""
     try:
         store = _reach(round_, superseded)
-        trained = _assemble(round_, store, superseded)
+        trained, planes = _assemble(round_, store, superseded)
         before = set(_sockets())
         gloo = _connect(PrefixStore("gloo", store), round_.rank, round_.size, host)
         column = _connect_column(round_, store, host)
@@ -172,8 +218,8 @@ def build(round_: Round, *, host: str, superseded: Callable[[], bool]) -> Group:
     sockets = {number: inode for number, inode in _sockets() if (number, inode) not in before}
     if superseded():
         raise SupersededError  # the next group is being built: among these sockets may be some of its own
-    group = Group(round_, gloo, sockets, column)
-    group.trained = trained
+    group = Group(round_, gloo, sockets, column, store)
+    group.trained, group.planes = trained, planes
     return group
 
 
@@ -220,15 +266,18 @@ def _reach(round_: Round, superseded: Callable[[], bool]) -> PrefixStore:
     return PrefixStore(f"round/{round_.number}/workers/{kind}", store)
 
 
-def _assemble(round_: Round, store: PrefixStore, superseded: Callable[[], bool]) -> tuple[int, ...]:
+def _assemble(
+    round_: Round, store: PrefixStore, superseded: Callable[[], bool]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """What each tells of itself. It comes with what says that they are there: no change takes longer for it."""
-    store.set(f"here/{round_.rank}", str(round_.trained))
+    store.set(f"here/{round_.rank}", f"{round_.trained} {round_.plane}")
     others = [f"here/{rank}" for rank in range(round_.size)]
     while not store.check(others):
         if superseded():
             raise SupersededError
         threading.Event().wait(LOOK)
-    return tuple(int(told) for told in store.multi_get(others))
+    said = [told.decode().split(" ") for told in store.multi_get(others)]
+    return tuple(int(trained) for trained, _ in said), tuple(plane for _, plane in said)
 
 
 def _sockets() -> Iterator[tuple[int, int]]:

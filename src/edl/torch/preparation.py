@@ -18,6 +18,7 @@ from edl.torch.engine import Engine
 from edl.torch.loader import ElasticLoader
 from edl.torch.next_group import Build
 from edl.torch.optimizer import commit_by_step
+from edl.torch.planes.choice import Planes, choose
 from edl.torch.refusal import NotElasticError
 from edl.torch.scaling.learning_rate import has_rule
 from edl.torch.sharded import local_mesh, recognition
@@ -49,9 +50,12 @@ def make_engine(
     host = os.environ.get("POD_IP", "")
     shared = recognition.layout_in_pod(models) is not None
     shards = _number(os.environ, "LOCAL_WORLD_SIZE") if shared else 0
+    parameters = [parameter for model in models for parameter in model.parameters()]
+    planes = Planes() if shared else choose(parameters, os.environ)
 
     def build(round_: groups.Round, superseded: Callable[[], bool]) -> groups.Group:
-        return groups.build(replace(round_, shards=shards), host=host, superseded=superseded)
+        round_ = replace(round_, shards=shards, plane=planes.name)
+        return planes.equip(groups.build(round_, host=host, superseded=superseded), superseded)
 
     return assemble(models, optimizers, options, link=AgentLink.open(os.environ), build=build, env=os.environ)
 

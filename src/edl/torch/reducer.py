@@ -85,7 +85,7 @@ class Reducer:
         for flat in buffers.on_device:
             assert over.on_device is not None
             over.on_device(flat)
-        for flat in buffers.on_host:
+        for flat in buffers.on_host:  # with the numbers, which say that all have come as far (planes/plane.py)
             over.on_host(flat)
         if measure:
             self.squares = _squares(buffers)

@@ -39,7 +39,7 @@ class Siblings:
 
     def over(self, group: Group) -> Over:
         """How gradients are summed over all who have the same part of the model."""
-        return Over(group.all_reduce)
+        return Over(group.all_reduce, group.device, group.all_reduce_on_device)
 
     def reducer(
         self, parameters: Iterable[torch.nn.Parameter], running: Sequence[Running], *, reduce: Reduce
