@@ -24,7 +24,8 @@ from typing import Any, Protocol
 
 import torch
 
-POLL = 0.0001  # seconds between looks at a sum
+SOONEST, LATEST = 0.0001, 0.01  # seconds between looks at a sum
+PART = 0.01  # of the time that it has taken so far
 
 
 class PlaneError(RuntimeError):
@@ -71,6 +72,7 @@ class Polled:
         self._sum, self._check = sum_, check
 
     def wait(self) -> None:
+        began = time.monotonic()
         while not self._sum.over():
-            time.sleep(POLL)
             self._check()
+            time.sleep(min(max(SOONEST, PART * (time.monotonic() - began)), LATEST))
