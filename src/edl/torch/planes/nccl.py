@@ -83,7 +83,7 @@ class NcclPlane:
         with self._lock:
             nccl, self._nccl = self._nccl, None
         if nccl is not None:  # once: two at a time wait for each other
-            threading.Thread(target=_abort, args=(nccl,), name="edl-abort", daemon=True).start()
+            threading.Thread(target=_abort, args=(nccl,), name="edl-abort").start()
 
 
 class NcclSum:
@@ -108,7 +108,8 @@ class NcclSum:
 
 
 def _abort(nccl: Any) -> None:
-    """A device whose sum cannot be ended is of no use to this process: its agent starts another one."""
+    """A device whose sum cannot be ended is of no use to this process: its agent starts another one. No daemon, for a
+    process that ends meanwhile would crash in it."""
     timer = threading.Timer(STUCK, _end)
     timer.daemon = True
     timer.start()
