@@ -41,7 +41,6 @@ def main() -> None:
         per_device_train_batch_size=8,
         report_to=[],
         use_cpu=not torch.cuda.is_available(),
-        disable_tqdm=True,
     )
     trainer = Trainer(model=model, args=arguments, train_dataset=Sentences())
     last = get_last_checkpoint(str(options.output)) if options.output.exists() else None

@@ -69,6 +69,17 @@ def test_log_lines_are_shown_in_a_terminal_and_untouched_in_a_file(
     assert capsys.readouterr().out == f"pod-0: {SHOWN}\n"
 
 
+def test_of_a_bar_that_is_drawn_over_a_terminal_shows_the_last(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "\r 40%|####  | 12/30 [00:03<00:05]\r 43%|####  | 13/30 [00:03<00:05]"
+    Printer(timestamps=False, several=False).line(LogLine("pod-0", "2026-01-01T00:00:00Z", text))
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    Printer(timestamps=False, several=False).line(LogLine("pod-0", "2026-01-01T00:00:00Z", text))
+    assert capsys.readouterr().out == " 43%|####  | 13/30 [00:03<00:05]\n"
+
+
 @pytest.mark.case("attack-low-terminal")
 def test_the_view_that_renews_itself_shows_names_reasons_news_and_lines_harmless() -> None:
     written = io.StringIO()

@@ -2,6 +2,8 @@
 
 A line counts if it has a step of a total (`step 120/600`, `iteration 5 of 90`, a bar of tqdm) or a loss (`loss 0.31`,
 `loss=0.31`, `'loss': '0.31'`); an epoch and samples per second count beside them. docs/train/progress.md lists them.
+Of a line that was drawn over (carriage returns) the last drawing counts. A bar that has a title counts if that begins
+with training, epoch, step or the like: one that loads weights or maps a data set has steps of its own.
 """
 
 import re
@@ -20,16 +22,20 @@ _STEP = re.compile(
     r"(\d{1,15})\s{0,3}(?:/|of)\s{0,3}(\d{1,15})",
     re.IGNORECASE,
 )
-_BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s{0,3}(\d{1,15})/(\d{1,15}) \[")
+_BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s{0,3}(\d{1,15})/(\d{1,15}) \[[^\]]{0,200}\]?")
+_TITLE = re.compile(
+    r"\s*(?:\Z|(?:train(?:ing)?|(?:global[_ ]?)?steps?|epochs?|iter(?:ation)?s?|batch(?:es)?)\b)", re.IGNORECASE
+)
 _LOSS = re.compile(rf"\b(?:train(?:ing)?[_ /])?loss\b{_IS}{_NUMBER}", re.IGNORECASE)
 _EPOCH = re.compile(rf"\bepoch\b{_IS}\[?{_NUMBER}", re.IGNORECASE)
 _PACE = re.compile(rf"{_NUMBER}\s{{0,3}}(?:samples|examples|images|sequences|img)/s", re.IGNORECASE)
+_OF_TOTAL = ("done", "total", "left", "rate")
 
 
 def figures(line: str) -> ProgressReport | None:
     """What the line says of the training; None if nothing."""
-    text = line[-LONGEST:]
-    step, loss = _STEP.search(text) or _BAR.search(text), _LOSS.search(text)
+    text = last_drawn(line[-LONGEST:])
+    step, loss = _STEP.search(text) or _bar(text), _LOSS.search(text)
     if step is None and loss is None:
         return None
     epoch, pace = _EPOCH.search(text), _PACE.search(text)
@@ -42,6 +48,30 @@ def figures(line: str) -> ProgressReport | None:
         throughput=float(pace[1]) if pace is not None else None,
         source=LOG,
     )
+
+
+def last_drawn(line: str) -> str:
+    """What a terminal would be left with of a line that was drawn over again and again."""
+    return next((part for part in reversed(line.split("\r")) if part.strip()), "")
+
+
+def drawn(line: str) -> list[str]:
+    """What is to be shown of such a line: all that was drawn, of bars the last alone."""
+    if "\r" not in line:
+        return [line]
+    *before, last = [part for part in line.split("\r") if part.strip()] or [""]
+    return [*(part for part in before if _BAR.search(part) is None), last]
+
+
+def is_bar(text: str) -> bool:
+    """Whether it is a bar of the training and nothing else."""
+    found = _bar(text)
+    return found is not None and not text[found.end() :].strip()
+
+
+def _bar(text: str) -> re.Match[str] | None:
+    found = _BAR.search(text) if "%|" in text else None
+    return found if found is not None and _TITLE.match(text[: found.start()]) else None
 
 
 class LogProgress:
@@ -75,13 +105,15 @@ class LogProgress:
 
 
 def both(reported: LastProgress | None, read: LastProgress | None) -> LastProgress | None:
-    """What the job reported counts; what it said nothing of is filled in from its lines."""
+    """What the job reported counts; what it said nothing of is filled in from its lines. Steps of another total are
+    not its own: of an evaluation in between, say."""
     if reported is None or read is None:
         return reported or read
+    others = read.total is not None and reported.total is not None and read.total != reported.total
     filled = {
         field: getattr(read, field)
         for field in (*Progress.__struct_fields__, "rate")
-        if getattr(reported, field) is None
+        if getattr(reported, field) is None and not (others and field in _OF_TOTAL)
     }
     if reported.done is not None and read.done is not None and read.total == reported.total:
         filled |= {"done": max(reported.done, read.done)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from edl.api.labels import LABEL_ROLE
 from edl.cli.connect.job_logs import JobLogs, has_started
-from edl.cli.connect.log_progress import LogProgress
+from edl.cli.connect.log_progress import LogProgress, drawn, is_bar
 from edl.cli.connect.pod_logs import LogLine, LogRange
 from edl.cli.connect.pods import Pod, job_pods
 from edl.cli.output.pod_news import PodNews
@@ -65,8 +65,11 @@ class JobOutput:
             self._progress.read(line.text, time.monotonic())
         if self._choice == "none":
             return
-        self._left_out += len(self._lines) == AT_ONCE
-        self._lines.append(f"{line.pod}: {line.text}" if self._choice == "all" else line.text)
+        for text in drawn(line.text):
+            if self._read_progress and is_bar(text):
+                continue  # the table has a bar already
+            self._left_out += len(self._lines) == AT_ONCE
+            self._lines.append(f"{line.pod}: {text}" if self._choice == "all" else text)
 
     def news(self) -> list[str]:
         pending, self._pending = self._pending, []

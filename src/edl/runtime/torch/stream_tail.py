@@ -4,7 +4,10 @@ it is kept, and another may have a copy."""
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
+
+from edl.runtime.torch.bars import BarLines
 
 STDOUT, STDERR = 1, 2
 KEPT = 4096
@@ -19,6 +22,7 @@ class StreamTail:
     def __init__(self, stream: int = STDERR, copy: Callable[[int, bytes], None] | None = None) -> None:
         self._stream, self._hand_on = stream, copy
         self._kept = b""
+        self._bars = BarLines()
         self._reader: threading.Thread | None = None
 
     @contextlib.contextmanager
@@ -43,6 +47,7 @@ class StreamTail:
     def _read(self, source: int, target: int) -> None:
         """Ends with the last process that has the pipe. What cannot be passed on is still kept."""
         while block := os.read(source, _BLOCK):
+            block += self._bars.ending(block, time.monotonic())
             self._kept = (self._kept + block)[-KEPT:]
             with contextlib.suppress(OSError):
                 rest = block

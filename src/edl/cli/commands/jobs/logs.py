@@ -20,6 +20,7 @@ from edl.cli.connect.cluster import add_cluster_options, is_local, with_cluster
 from edl.cli.connect.job_logs import JobLogs, has_started
 from edl.cli.connect.jobs import JobSummary, find_job
 from edl.cli.connect.kept_logs import KeptLog, kept_lines, kept_logs
+from edl.cli.connect.log_progress import drawn
 from edl.cli.connect.pod_logs import LogLine, LogRange, pod_log
 from edl.cli.connect.pods import LastWords, Pod, gone_pods, job_pods, last_words, role_of
 from edl.cli.connect.progress import ProgressReader
@@ -128,7 +129,7 @@ class Printer:
         self._timestamps, self._several, self._terminal = timestamps, several, sys.stdout.isatty()
 
     def line(self, line: LogLine) -> None:
-        shown = harmless(line.text.replace("\r", "\n")) if self._terminal else line.text
+        shown = harmless("\n".join(drawn(line.text))) if self._terminal else line.text
         time_of = f"{line.time} " if self._timestamps else ""
         sys.stdout.write(f"{f'{line.pod}: ' if self._several else ''}{time_of}{shown}\n")
         sys.stdout.flush()
