@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from edl import client
 from edl.brain.log_store import LogStore
 from edl.brain.server import Brain
 from edl.brain.sqlite import SqliteDatabase
@@ -60,6 +61,12 @@ def test_the_brains_lines_come_first_then_last_words_then_what_is_gone(kept: Clu
     assert "gone-worker-1 is gone (exit code 3); the end of what it wrote:" in said
     assert "gone with their pods: the logs of gone-worker-1\n" in said
     assert "a command of yours in an image of yours sends none" in said
+
+
+def test_in_python_they_come_in_the_same_way_and_a_warning_says_what_is_gone(kept: Cluster) -> None:
+    job = client.get("gone", kubeconfig=str(kept.config))
+    with pytest.warns(UserWarning, match="gone with their pods: the logs of gone-worker-1: Brain has nothing of them"):
+        assert list(job.logs()) == ["step 1", "\x1b[31mstep\u2028 2", "Traceback", "no data"]
 
 
 def test_a_brain_that_is_away_is_named_and_status_still_speaks(

@@ -107,13 +107,19 @@ def test_it_answers_and_remembers(brain: Kubectl, namespace: Kubectl, image: str
     assert "default/ctr" in eventually(lambda: inside("edl", "brain", "jobs"), within=30, what="the new pod answers")
 
 
-def _write_log(namespace: Kubectl, image: str, folder: Path) -> str:
-    """The name of a job that wrote a line and is gone, with its pod."""
+def write_log(namespace: Kubectl, image: str, folder: Path) -> str:
+    """The name of a job that wrote a line to Brain, and has ended."""
     script = folder / "project" / "writes.py"
     script.parent.mkdir()
     script.write_text(WRITES)
     where = ("--kubeconfig", str(namespace.kubeconfig), "-n", namespace.namespace)
     edl("run", str(script), *where, "--image", image, "--cpu", "50m", "--plain")
-    edl("delete", "writes", *where)
-    eventually(lambda: namespace.find("pods", "writes-worker-0") is None, within=60, what="its pod is gone")
     return "writes"
+
+
+def _write_log(namespace: Kubectl, image: str, folder: Path) -> str:
+    """The name of such a job that is gone, with its pod."""
+    name = write_log(namespace, image, folder)
+    edl("delete", name, "--kubeconfig", str(namespace.kubeconfig), "-n", namespace.namespace)
+    eventually(lambda: namespace.find("pods", "writes-worker-0") is None, within=60, what="its pod is gone")
+    return name

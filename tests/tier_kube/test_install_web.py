@@ -56,10 +56,11 @@ def other(cluster: Kubectl) -> Iterator[Kubectl]:
     cluster("delete", "namespace", name, "--wait=false")
 
 
-def account(namespace: Kubectl, name: str, directory: Path) -> Path:
-    """A kubeconfig with the token of a new account, which may view this namespace."""
+def account(namespace: Kubectl, name: str, directory: Path, *, role: str = "") -> Path:
+    """A kubeconfig with the token of a new account, which may view this namespace, or what the role there allows."""
+    granted = f"--role={role}" if role else "--clusterrole=view"
     namespace("create", "serviceaccount", name)
-    namespace("create", "rolebinding", name, "--clusterrole=view", f"--serviceaccount={namespace.namespace}:{name}")
+    namespace("create", "rolebinding", name, granted, f"--serviceaccount={namespace.namespace}:{name}")
     config = yaml.safe_load(namespace.kubeconfig.read_text())
     chosen = next(one["context"] for one in config["contexts"] if one["name"] == config["current-context"])
     config["users"] = [{"name": chosen["user"], "user": {"token": namespace("create", "token", name)}}]
@@ -121,7 +122,7 @@ def test_a_viewer_gets_to_it_and_sees_their_namespace_alone(
     subject = f"--serviceaccount={namespace.namespace}:rita"
     page("create", "rolebinding", "viewers", f"--role={WEB}", subject)
     try:
-        eventually(lambda: _may_pass(rita), within=PATIENCE, what="rita has the way in")
+        eventually(lambda: may_pass(rita), within=PATIENCE, what="rita has the way in")
         with edl_ui(rita) as printed:
             assert printed.startswith("http://127.0.0.1:")
             browser = Browser(printed)
@@ -146,7 +147,7 @@ def test_who_has_no_way_in_is_told_what_it_takes(page: Kubectl, namespace: Kubec
         asyncio.run(_check(bob))
 
 
-def _may_pass(kubeconfig: Path) -> bool:
+def may_pass(kubeconfig: Path) -> bool:
     try:
         asyncio.run(_check(kubeconfig))
     except NoPageError:

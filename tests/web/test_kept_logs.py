@@ -5,6 +5,7 @@ The API server's proxy is played as in `test_tunnel`; page, Brain, tunnel and co
 
 import asyncio
 import contextlib
+import warnings
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from aiohttp import web
 
+from edl import client
 from edl.brain.log_store import LogStore
 from edl.brain.server import Brain
 from edl.brain.sqlite import SqliteDatabase
@@ -202,6 +204,21 @@ async def test_edl_logs_finds_them_with_a_kubeconfig_alone(tmp_path: Path, capsy
         assert await edl("logs", "mine", "-n", "red", "--tail", "1", "--timestamps") == 0
         assert capsys.readouterr().out == "2026-11-18T01:00:07.5Z step 2\n"
         assert not any("rita" in path for path, _ in front.asked), "no secret in an address"
+
+
+async def test_so_does_a_job_in_python(tmp_path: Path) -> None:
+    def read() -> tuple[list[str], list[str]]:
+        job = client.get("mine", namespace="red", kubeconfig=str(tmp_path / "config"))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            return list(job.logs()), [str(one.message) for one in said]
+
+    async with kept(tmp_path) as found, command(tmp_path, found) as (front, _):
+        assert await asyncio.to_thread(read) == (["step 1", "step 2"], [])
+        front.status = 404
+        why = "there is no Service edl-web in namespace edl-system; `edl install --web` brings it"
+        gone = f"gone with their pods: the logs of mine-trainer-0: {why}"
+        assert await asyncio.to_thread(read) == ([], [gone])
 
 
 WHY = [

@@ -3,16 +3,16 @@
 import asyncio
 import html
 import time
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from edl.cli.commands.jobs.describe import cause_of
 from edl.cli.commands.jobs.pause import pause_job
 from edl.cli.commands.jobs.scale import ask_size
-from edl.cli.connect.cluster import is_local
 from edl.cli.connect.job_logs import JobLogs, has_started
 from edl.cli.connect.jobs import JobSummary, all_jobs, find_job, resource_of
-from edl.cli.connect.kept_logs import kept_lines, kept_logs
+from edl.cli.connect.lasting_logs import SYSTEM, LastingLogs, lasting_logs, lines_of, loss, lost, words_of
 from edl.cli.connect.log_progress import figures
 from edl.cli.connect.pod_logs import LogLine, LogRange, pod_log
 from edl.cli.connect.pods import Pod, job_pods
@@ -64,16 +64,20 @@ class Job:
             time.sleep(LOOK)
         return self
 
-    def logs(self, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        """Lines of all its pods, of those that are gone too where they are kept; with `follow` until it ends."""
-        for line in self._lines(LogRange(follow=follow, tail=tail)):
+    def logs(self, *, follow: bool = False, tail: int | None = None, system: str = SYSTEM) -> Iterator[str]:
+        """Lines of all its pods, of those that are gone too where they are kept; with `follow` until it ends. A warning
+        says whose logs are gone. `system` is the namespace of the installation, whose page leads to Brain's logs."""
+        missing: list[str] = []
+        for line in self._lines(LogRange(follow=follow, tail=tail), missing, system):
             yield line.text
+        for words in missing:
+            warnings.warn(words, stacklevel=2)
 
     def metrics(self) -> Any:
         """Steps, epochs, losses and samples per second over time, as its log lines tell them: plain lists by name, a
         DataFrame if pandas is installed."""
         found: dict[str, list[Any]] = {column: [] for column in COLUMNS}
-        for line in self._lines(LogRange()):
+        for line in self._lines(LogRange(), []):
             if (report := figures(line.text)) is not None:
                 values = (line.time, report.done, report.epoch, report.loss, report.throughput)
                 for column, value in zip(COLUMNS, values, strict=True):
@@ -118,17 +122,19 @@ class Job:
     async def _found(self, client: Client) -> JobSummary:
         return await find_job(client, self.namespace, f"{self._last.kind.short_names[0]}/{self.name}")
 
-    def _lines(self, part: LogRange) -> Iterator[LogLine]:
-        return self._cluster.stream(lambda client, namespace: self._read(client, part))
+    def _lines(self, part: LogRange, missing: list[str], system: str = SYSTEM) -> Iterator[LogLine]:
+        """`missing` is told whose logs are gone."""
+        return self._cluster.stream(lambda client, namespace: self._read(client, part, missing, system))
 
-    async def _read(self, client: Client, part: LogRange) -> AsyncIterator[LogLine]:
+    async def _read(self, client: Client, part: LogRange, missing: list[str], system: str) -> AsyncIterator[LogLine]:
         job = await self._found(client)
-        pods = await job_pods(client, job.kind, job.namespace, job.name, uid=job.uid)
-        there = {pod["metadata"]["name"] for pod in pods}
-        for log in kept_logs(job.uid) if is_local(self._cluster.options) else ():
-            if log.pod not in there:
-                async for line in kept_lines(log, part):
-                    yield line
+        lasting = await lasting_logs(job, self._cluster.options, system=system)
+        try:
+            pods = await job_pods(client, job.kind, job.namespace, job.name, uid=job.uid)
+            async for line in _read_gone(job, pods, lasting, part, missing):
+                yield line
+        finally:
+            await lasting.close()
         if part.follow:
             async for line in self._followed(client, part):
                 yield line
@@ -176,6 +182,24 @@ class Job:
             f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in self._shown() if value
         )
         return f"<table>{rows}</table>"
+
+
+async def _read_gone(
+    job: JobSummary, pods: list[Pod], lasting: LastingLogs, part: LogRange, missing: list[str]
+) -> AsyncIterator[LogLine]:
+    """What is left of pods that are gone: their logs, else their last words."""
+    there = {pod["metadata"]["name"] for pod in pods}
+    for name in lasting.pods:
+        if name not in there:
+            async for line in lasting.lines(name, part):
+                yield line
+    gone = lost(job, {*there, *lasting.pods})
+    for words in words_of(job, gone):
+        for line in lines_of(words):
+            yield line
+    if gone or (lasting.why and lasting.pods):
+        why = lasting.why or lasting.unsent
+        missing.append(": ".join(filter(None, (loss(gone) if gone else "logs of pods that are gone", why))))
 
 
 def _runs(pod: Pod) -> bool:

@@ -27,6 +27,12 @@ WITHIN = 10.0  # seconds for the list of logs: what pods write that are there do
 TEXT_WITHIN = 60.0
 
 
+NOT_SENT = (
+    "Brain has nothing of them: it keeps logs for days, and gets those of torchrun, of scripts that use edl.trainer, "
+    "and of EDL's own commands; a command of yours in an image of yours sends none"
+)
+
+
 class LogsUnavailableError(Exception):
     """Logs that Brain keeps cannot be had; the text says why."""
 
@@ -100,6 +106,7 @@ class BrainLogs:
 
     def __init__(self, source: LogSource | None = None, pods: list[str] | None = None, why: str = "") -> None:
         self._source, self.pods, self.why = source, pods or [], why
+        self.unsent = NOT_SENT
 
     async def lines(self, pod: str, part: LogRange) -> AsyncIterator[LogLine]:
         """Nothing if it cannot be had any more: then `why` says so."""
@@ -126,10 +133,10 @@ def chosen(pod: str, text: str, part: LogRange) -> Iterator[LogLine]:
     yield from found if part.tail is None else found[len(found) - min(part.tail, len(found)) :]
 
 
-async def brain_logs(job: "JobSummary", options: argparse.Namespace) -> BrainLogs:
+async def brain_logs(job: "JobSummary", kubeconfig: str | None, system: str) -> BrainLogs:
     """What is kept of the job's pods, those that are there among them. To be closed."""
     try:
-        source = _source(job, options)
+        source = _source(job, kubeconfig, system)
     except ValueError as error:
         return BrainLogs(why=str(error))
     try:
@@ -144,7 +151,7 @@ def is_named() -> bool:
     return bool(os.environ.get("EDL_BRAIN_URL"))
 
 
-def _source(job: "JobSummary", options: argparse.Namespace) -> LogSource:
+def _source(job: "JobSummary", kubeconfig: str | None, system: str) -> LogSource:
     if is_named():
         from edl.brain.tokens import READER
         from edl.cli.connect.brain import brain_client
@@ -154,4 +161,4 @@ def _source(job: "JobSummary", options: argparse.Namespace) -> LogSource:
     from edl.kube.auth.kubeconfig import load_client_config
     from edl.web.tunnel import Tunnel
 
-    return FromPage(Tunnel(load_client_config(chosen_kubeconfig(options.kubeconfig)), options.system), job)
+    return FromPage(Tunnel(load_client_config(chosen_kubeconfig(kubeconfig)), system), job)

@@ -11,18 +11,18 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence, Set
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from edl.api.kubernetes import duration, timestamp
-from edl.cli.connect.brain_logs import BrainLogs, brain_logs, is_named
-from edl.cli.connect.cluster import add_cluster_options, is_local, with_cluster
+from edl.cli.connect.brain_logs import is_named
+from edl.cli.connect.cluster import add_cluster_options, with_cluster
 from edl.cli.connect.job_logs import JobLogs, has_started
 from edl.cli.connect.jobs import JobSummary, find_job
-from edl.cli.connect.kept_logs import KeptLog, kept_lines, kept_logs
+from edl.cli.connect.lasting_logs import SYSTEM, LastingLogs, lasting_logs, lines_of, loss, lost, words_of
 from edl.cli.connect.log_progress import drawn
 from edl.cli.connect.pod_logs import LogLine, LogRange, pod_log
-from edl.cli.connect.pods import LastWords, Pod, gone_pods, job_pods, last_words, role_of
+from edl.cli.connect.pods import Pod, gone_pods, job_pods, last_words, role_of
 from edl.cli.connect.progress import ProgressReader
 from edl.cli.errors import CommandError
 from edl.cli.output.terminal import harmless
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 SUMMARY = "what the pods of a job wrote"
 ORDER = 80
 
-NOT_SENT = (
-    "Brain has nothing of them: it keeps logs for days, and gets those of torchrun, of scripts that use edl.trainer, "
-    "and of EDL's own commands; a command of yours in an image of yours sends none"
-)
 POLL_INTERVAL = 0.5  # seconds between lists of pods
 
 
@@ -50,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", help="only lines of the last 5s, 2m or 3h")
     parser.add_argument("--timestamps", action="store_true", help="with the time of each line")
     add_cluster_options(parser)
-    parser.add_argument("--system", metavar="NAMESPACE", default="edl-system", help="where EDL is (%(default)s)")
+    parser.add_argument("--system", metavar="NAMESPACE", default=SYSTEM, help="where EDL is (%(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,42 +57,45 @@ async def _logs(client: "Client", namespace: str, options: argparse.Namespace) -
     part = _range(options)
     job = await find_job(client, namespace, options.job)
     choice = await _choice(client, job, options)
-    brain = BrainLogs() if is_local(options) else await brain_logs(job, options)
+    lasting = await lasting_logs(job, options, system=options.system)
     try:
-        return await _print_all(client, job, choice, part, brain, options)
+        return await _print_all(client, job, choice, part, lasting, options)
     finally:
-        await brain.close()
+        await lasting.close()
 
 
 async def _print_all(
-    client: "Client", job: JobSummary, choice: "Choice", part: LogRange, brain: BrainLogs, options: argparse.Namespace
+    client: "Client",
+    job: JobSummary,
+    choice: "Choice",
+    part: LogRange,
+    lasting: LastingLogs,
+    options: argparse.Namespace,
 ) -> int:
-    kept = [log for log in kept_logs(job.uid) if choice.names(log.pod)] if is_local(options) else []
     pods = choice.of(await job_pods(client, job.kind, job.namespace, job.name, uid=job.uid))
     there = {pod["metadata"]["name"] for pod in pods}
-    lasting = [pod for pod in brain.pods if choice.names(pod) and pod not in there]
-    if not (pods or kept or lasting or last_words(job)) and (not options.follow or job.finished):
+    kept = [pod for pod in lasting.pods if choice.names(pod) and pod not in there]
+    if not (pods or kept or last_words(job)) and (not options.follow or job.finished):
         none = f"{job.label} has {choice.described} now: {job.reason or 'see `edl describe`'}"
-        raise CommandError(f"{none}\n{_no_brain(job, brain, options)}" if brain.why and gone_pods(job) else none)
-    printer = Printer(options.timestamps, several=_several(job, [*pods, *kept, *lasting], options))
-    await _print_kept(kept, pods, part, printer)
-    for name in lasting:
-        await printer.all(brain.lines(name, part), name)
+        raise CommandError(f"{none}\n{_no_brain(job, lasting, options)}" if lasting.why and gone_pods(job) else none)
+    printer = Printer(options.timestamps, several=_several(job, [*pods, *kept], options))
+    for name in kept:
+        await printer.all(lasting.lines(name, part), name)
     if options.follow:
         await _follow(client, job, choice, part, printer)
     else:
         for pod in pods:
             await printer.all(pod_log(client, job.namespace, pod["metadata"]["name"], part), pod["metadata"]["name"])
-    gone = await _tell_gone(client, job, choice, {*lasting, *(log.pod for log in kept)}, printer)
-    if brain.why and (gone or lasting or is_named()):
-        print(_no_brain(job, brain, options), file=sys.stderr)
-    elif gone and not is_local(options):
-        print(f"edl: {NOT_SENT}", file=sys.stderr)
+    gone = await _tell_gone(client, job, choice, kept, printer)
+    if lasting.why and (gone or kept or is_named()):
+        print(_no_brain(job, lasting, options), file=sys.stderr)
+    elif gone and lasting.unsent:
+        print(f"edl: {lasting.unsent}", file=sys.stderr)
     return 0
 
 
-def _no_brain(job: JobSummary, brain: BrainLogs, options: argparse.Namespace) -> str:
-    said = f"edl: the Brain, which keeps logs of pods that are gone: {harmless(brain.why)}"
+def _no_brain(job: JobSummary, lasting: LastingLogs, options: argparse.Namespace) -> str:
+    said = f"edl: the Brain, which keeps logs of pods that are gone: {harmless(lasting.why)}"
     if is_named():
         return said
     command = f"kubectl -n {options.system} exec deploy/edl-brain -- edl brain logs {job.namespace}/{job.name}"
@@ -174,13 +173,6 @@ def _several(job: JobSummary, found: Sequence[object], options: argparse.Namespa
     return len(found) > 1 or (options.follow and not job.finished and (job.most or 1) > 1)
 
 
-async def _print_kept(kept: Sequence[KeptLog], pods: Sequence[Pod], part: LogRange, printer: Printer) -> None:
-    there = {pod["metadata"]["name"] for pod in pods}
-    for log in kept:
-        if log.pod not in there:
-            await printer.all(kept_lines(log, part), log.pod)
-
-
 async def _follow(client: "Client", job: JobSummary, choice: Choice, part: LogRange, printer: Printer) -> None:
     """Until the job has ended, and all that its pods wrote is printed. A cluster that goes away is waited for."""
     from edl.kube.rest.errors import ApiError, KubeError
@@ -213,20 +205,15 @@ def _runs(pod: Pod) -> bool:
     return has_started(pod) and (pod.get("status") or {}).get("phase") == "Running"
 
 
-async def _tell_gone(client: "Client", job: JobSummary, choice: Choice, kept: Set[str], printer: Printer) -> list[str]:
+async def _tell_gone(
+    client: "Client", job: JobSummary, choice: Choice, kept: Sequence[str], printer: Printer
+) -> list[str]:
     there = {pod["metadata"]["name"] for pod in await job_pods(client, job.kind, job.namespace, job.name, uid=job.uid)}
-    gone = [name for name in gone_pods(job) if name not in there | kept and choice.names(name)]
-    for words in last_words(job):
-        if words.pod in gone and words.message:
-            _print_last_words(words, printer)
+    gone = [name for name in lost(job, {*there, *kept}) if choice.names(name)]
+    for words in words_of(job, gone):
+        print(f"edl: {words.pod} is gone ({words.end}); the end of what it wrote:", file=sys.stderr)
+        for line in lines_of(words):
+            printer.line(line)
     if gone:
-        some = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
-        print(f"edl: gone with their pods: the logs of {some}", file=sys.stderr)
+        print(f"edl: {loss(gone)}", file=sys.stderr)
     return gone
-
-
-def _print_last_words(words: LastWords, printer: Printer) -> None:
-    """What the job's status has of a log that is gone: its end."""
-    print(f"edl: {words.pod} is gone ({words.end}); the end of what it wrote:", file=sys.stderr)
-    for line in words.message.splitlines():
-        printer.line(LogLine(words.pod, words.time, line))
