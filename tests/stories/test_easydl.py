@@ -304,6 +304,25 @@ async def _none(tale: EasydlStory) -> bool:
     return not await tale.pods()
 
 
+@pytest.mark.case("acceptance-7")
+async def test_servers_that_a_running_job_asks_for_in_addition_come_together_or_not_at_all(story: Story) -> None:
+    tale = EasydlStory(story)
+    await tale.submit()
+    await tale.until_running()
+    await tale.plan(parameter_server=role(1, cpu=2), worker=role(2))
+    await tale.until_running(ps=1, worker=2)
+    await tale.edit_plan(parameter_server=role(40, cpu=2))
+    await tale.until_told("39 more ps wait: ")
+    await tale.until_granted(ps=1, worker=2)
+    await tale.edit_plan(worker=role(3))
+    found = await tale.until_running(ps=1, worker=3)  # what runs goes on, and no pod waits
+    assert found["ps"] == ["j-ps-0"]
+    assert (await tale.until_phase("Running"))["scale"]["roles"]["ps"] == 1
+    await tale.edit_plan(parameter_server=role(3, cpu=2))
+    await tale.until_running(ps=3, worker=3)
+    await tale.until_granted(ps=3, worker=3)
+
+
 @pytest.mark.case("acceptance-12")
 async def test_suspending_frees_every_pod(story: Story) -> None:
     tale = EasydlStory(story)

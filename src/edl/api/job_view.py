@@ -84,6 +84,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     target: int | None
     minimum: int | None = None
     """The minimum in force, if status tells of one: a larger one in the spec counts once it was reached."""
+    granted: Mapping[str, int] | None = None
+    """Pods of the other roles that were granted, if status tells: more that are asked for since wait."""
+    in_force: Mapping[str, int] | None = None
+    """Of these, as many as the minimum in force has, if fewer: those that were granted have not run yet."""
     last_scale_time: float | None
     edit: str = ""
     """Names the last edit of its sizes that no freezing window holds up: another text is another edit."""

@@ -78,6 +78,10 @@ class SizeHold(Status, frozen=True, kw_only=True):
     until: Annotated[str | None, Meta(description="When the scheduler goes on from there.")] = None
 
 
+RolesInForce = Annotated[
+    dict[str, int] | None,
+    Meta(description="Of these, as many as the minimum in force has; not there once those that were granted ran."),
+]
 LastScaleTime = Annotated[str | None, Meta(description="When the target last changed.")]
 PodSeconds = Annotated[float, Meta(description="Running time of pods that are gone, in seconds.")]
 RescaleSeconds = Annotated[float | None, Meta(description="Measured pause of training by a change of size.")]
@@ -93,6 +97,11 @@ class Scale(Status, frozen=True, kw_only=True, rename="camel"):
     minimum: Annotated[
         int | None, Meta(description="The minimum in force: a larger one in the spec counts once it was reached.")
     ] = None
+    roles: Annotated[
+        dict[str, int] | None,
+        Meta(description="Pods granted of the other roles: more that are asked for since wait until all have room."),
+    ] = None
+    roles_in_force: RolesInForce = None
     hold: Annotated[SizeHold | None, Meta(description="The size that is held because a user asked for it.")] = None
     request: Annotated[
         str, Meta(description="The last edl.dev/scale-request, which `edl scale` writes, that was obeyed.")

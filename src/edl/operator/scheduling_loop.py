@@ -214,14 +214,23 @@ class SchedulingLoop:
         """The job as it will be once its grant is recorded in status."""
         job, uid, kind = entry.job, entry.uid, entry.kind
         grant, scale = self._grants.get(uid), kind.scale_of(job.status)
-        target = scale.target if scale is not None else None
-        if grant is None or grant.target == target or job.status.finished or not kind.granted(job.status, grant):
+        target, roles = (scale.target, scale.roles) if scale is not None else (None, None)
+        if grant is None or job.status.finished or not kind.granted(job.status, grant):
+            return job
+        granted = _other_roles(grant, roles)
+        if grant.target == target and granted == roles:
             return job
         known = self._overlaid.get(uid)
         if known is None or known[0] is not job or known[1] is not grant:
             same = grant.target == (target or 0)
             when = (scale.last_scale_time if scale is not None else None) if same else timestamp.text(self._clock())
-            status = kind.with_target(job.status, grant.target, when)
+            status = kind.with_scale(
+                job.status,
+                target=grant.target,
+                roles=granted,
+                roles_in_force=dict(grant.in_force) or None,
+                last_scale_time=when,
+            )
             known = self._overlaid[uid] = job, grant, replace(job, status=status)
         return known[2]
 
@@ -279,14 +288,22 @@ def grant_of(decision: Decision) -> Grant:
     return Grant(
         target=decision.target,
         minimum=decision.minimum,
+        in_force=decision.in_force,
         code=str(decision.code),
         message=decision.reason,
         nodes={role: spread(nodes) for role, nodes in decision.placements.items()},
         leavers=decision.leavers,
+        lead=decision.lead,
         roles=decision.roles,
         hold=SizeHold(size=held[0], until=timestamp.text(held[1])) if (held := decision.held) else None,
         request=decision.request,
     )
+
+
+def _other_roles(grant: Grant, known: Mapping[str, int] | None) -> dict[str, int] | None:
+    """As status will have them once the grant is written."""
+    others = {name: pods for name, pods in grant.roles.items() if name != grant.lead} if grant.target else {}
+    return others or (None if known is None or not grant.target else {})
 
 
 def _with_first_reason(grant: Grant, known: Grant | None, entry: Entry) -> Grant:

@@ -24,6 +24,7 @@ from edl.scheduler.memory import Memory
 from edl.scheduler.plan_cache import PlanCache
 from edl.scheduler.reasons.codes import Code
 from edl.scheduler.reasons.explain import reason_for
+from edl.scheduler.role_grants import by_name
 from edl.scheduler.settings import REFUSED_FOR, Settings
 from edl.scheduler.snapshot.types import NOWHERE, JobFacts, Snapshot
 from edl.scheduler.steps.admission import admit
@@ -36,6 +37,7 @@ from edl.scheduler.unit import PlacementState, Unit
 
 ByNode = Mapping[str, int]
 _NONE: Mapping[str, ByNode] = {}
+_NO_ROLES: ByNode = {}
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -54,6 +56,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A size that its user asked for, and until when it is held."""
     request: str = ""
     """The last request for a size that was obeyed."""
+    in_force: Mapping[str, int] = _NO_ROLES
+    """Pods of the other roles in the minimum in force, if fewer than were granted."""
     min: int
     max: int
     lead: str
@@ -128,10 +132,10 @@ def _decision(cycle: Cycle, unit: Unit) -> Decision:
     minimum = unit.minimum_in_force if facts.state == "active" and target else None
     known = cycle.user_sizes.get(unit.key) if cycle.user_sizes else None
     request = cycle.requests.get(unit.key, "") if cycle.requests else ""
-    if known is not None or request or unit.placements:
+    if known is not None or request or unit.placements or unit.in_force is not None:
         decision = _bare_decision(unit, target, minimum, code, reason)
         held = (known.size, known.until) if known is not None else None
-        decision = replace(decision, held=held, request=request)
+        decision = replace(decision, held=held, request=request, in_force=_in_force(unit))
         if not unit.placements:
             return decision
         return replace(decision, placements=_placements(cycle, unit), leavers=_by_role(facts, unit.leavers))
@@ -157,10 +161,22 @@ def _bare_decision(unit: Unit, target: int, minimum: int | None, code: Code, rea
         min=facts.min,
         max=facts.max,
         lead=unit.role.name if unit.role is not None else "",
-        roles=facts.roles_at(unit.size),
+        roles=facts.roles_at(unit.size) if unit.granted is None else _limited_roles(unit),
         code=code,
         reason=reason,
     )
+
+
+def _limited_roles(unit: Unit) -> ByNode:
+    facts = unit.facts
+    return {role.name: count for role, count in zip(facts.roles, unit.pods_at(unit.size), strict=True)}
+
+
+def _in_force(unit: Unit) -> ByNode:
+    """A job that gave up some of its size has no more of the other roles in force than it has."""
+    if unit.in_force is None or not unit.size:
+        return _NO_ROLES
+    return by_name(unit.facts, tuple(map(min, unit.in_force, unit.pods_at(unit.size))))
 
 
 def _placements(cycle: Cycle, unit: Unit) -> Mapping[str, ByNode]:

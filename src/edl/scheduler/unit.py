@@ -6,10 +6,12 @@ A unit has a size, which a plan changes, and placements: the nodes where its pod
 import bisect
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 
 import msgspec
 
 from edl.scheduler.reasons.codes import Blocker, Code
+from edl.scheduler.role_grants import ANY, Pods, granted_at, in_force_of, pods_within
 from edl.scheduler.settings import FREEZE, FREEZE_PAUSES, INTERVAL, PAYS_WITHIN, Weights
 from edl.scheduler.snapshot.types import JobFacts, RoleFacts, UnboundPod
 
@@ -56,6 +58,14 @@ class Unit:
     """It was shrunk, or its user has set its size: it does not grow in this cycle."""
     edited: bool = False
     """Its sizes were edited after its last change of size (decision 24)."""
+    granted: Pods | None = None
+    """Per role: the most that it may have, if it asks for more of some role than it was granted."""
+    in_force: Pods | None = None
+    """Per role: what is in force of the pods granted, if fewer: the others have not run yet."""
+    more: str = ""
+    """The pods of other roles that this cycle grants it in addition."""
+    role_blocker: Blocker | None = None
+    """What keeps those from it for which it asks in addition."""
     admitted: bool = False
     grew: bool = False
     optimistic: bool = False
@@ -92,6 +102,8 @@ class Unit:
         self.role: RoleFacts | None = facts.roles[facts.lead] if facts.roles else None
         self.gpu: bool = facts.gpu
         self.pods_at: Callable[[int], tuple[int, ...]] = facts.pods_at
+        if facts.granted is not None and facts.target and facts.state == "active":
+            self._hold_back()
         self.at_rest: bool = self._at_rest()
         """Exactly the pods of its last target are there: nothing to hold."""
         self.tied: bool = bool(facts.pause or facts.pin or facts.fixed)
@@ -118,13 +130,39 @@ class Unit:
         known = facts.target if facts.pin or facts.minimum is None else facts.minimum
         return min(minimum, known)
 
+    def _hold_back(self) -> None:
+        """What it asks for of other roles beyond its grant waits, as a raised minimum does."""
+        most = granted_at(self.facts, self.initial_size)
+        if most is not None:
+            self.limit_roles(most)
+        self.in_force = in_force_of(self.facts, self.pods_at(self.initial_size))
+
+    def limit_roles(self, most: Pods) -> None:
+        self.granted, self.pods_at = most, partial(pods_within, self.facts.pods_at, most)
+
+    def fall_back(self) -> bool:
+        """To what is in force of its other roles: those that were granted in addition wait again."""
+        if self.in_force is None:
+            return False
+        held, granted, lead = self.in_force, self.pods_at(self.size), self.facts.lead
+        self.limit_roles(
+            tuple([ANY if role == lead or have >= granted[role] else have for role, have in enumerate(held)])
+        )
+        self.in_force = None
+        return True
+
+    def grant_roles(self) -> None:
+        """All that it asks for of other roles."""
+        self.in_force = self.in_force or self.pods_at(self.initial_size)
+        self.granted, self.pods_at = None, self.facts.pods_at
+
     def _at_rest(self) -> bool:
         facts, size = self.facts, self.initial_size
         if facts.state != "active":
             return facts.state == "invalid"
         if facts.unbound or facts.done or not self.floor <= size <= self.ceiling:
             return False
-        return facts.live == facts.pods_at(size) and (not self.sizes or size in self.sizes)
+        return facts.live == self.pods_at(size) and (not self.sizes or size in self.sizes)
 
     @property
     def served(self) -> float:
@@ -138,6 +176,19 @@ class Unit:
     def raising(self) -> bool:
         """Its minimum was raised above its size: what it has goes on, the rest waits like a newcomer."""
         return 0 < self.size < self.minimum and self.floor < self.minimum
+
+    @property
+    def lacks_roles(self) -> bool:
+        """It has its minimum but for pods of other roles, for which it asks in addition."""
+        return self.granted is not None and self.size > 0 and not self.raising
+
+    @property
+    def makes_own_room(self) -> bool:
+        """The pods that it lacks belong to its minimum, so that its own instances above that may go for them."""
+        if not self.lacks_roles:
+            return False
+        least, have = self.facts.pods_at(self.floor), self.pods_at(self.size)
+        return all(count == 0 or least[role] - have[role] == count for role, count in enumerate(missing_pods(self)))
 
     @property
     def score(self) -> float:
@@ -233,6 +284,18 @@ def raise_floor(unit: Unit) -> None:
     """What was granted for a raised minimum is not taken back, though it is not reached yet."""
     if unit.size >= unit.minimum:
         unit.floor = unit.minimum
+
+
+def missing_pods(unit: Unit) -> Pods:
+    """The pods of its minimum, and of other roles at its size, that it was not granted yet, by role."""
+    wanted, granted = unit.facts.pods_at(max(unit.minimum, unit.size)), unit.pods_at(unit.size)
+    return tuple(max(0, most - have) for most, have in zip(wanted, granted, strict=True))
+
+
+def missing_text(unit: Unit, pods: Sequence[int]) -> str:
+    """As `2 more ps and 1 more evaluator`."""
+    roles = zip(unit.facts.roles, pods, strict=True)
+    return " and ".join(f"{count} more {role.name}" for role, count in roles if count > 0)
 
 
 def resource_score(gpus: int, millicores: int, memory: int, weights: Weights) -> int:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from edl.jobs.core.grant import Grant
 from edl.jobs.core.pods.environment import ServiceAccess
@@ -401,3 +402,73 @@ def test_a_container_without_an_image_runs_in_edls_own() -> None:
     own = world.settings.installation.image
     images = {name: world.objects["Pod", name]["spec"]["containers"][0]["image"] for name in world.names("Pod")}
     assert images == dict.fromkeys(["j-ps-0", "j-trainer", "j-worker-0"], own)
+
+
+def more_servers_wait(granted: int = 1) -> EasydlWorld:
+    """A job of one server and two workers that asks for three servers; so many are granted."""
+    world = EasydlWorld()
+    world.planned(2, parameter_server=role(1), worker=role(2))
+    waits = Grant(2, "NoRoom", "holds 2: 2 more ps wait", roles={"trainer": 1, "ps": 1, "worker": 2})
+    world.grant = waits
+    world.live()
+    world.plan(parameter_server=role(3), worker=role(2))
+    world.grant = waits if granted == 1 else Grant(2, roles={**waits.roles, "ps": granted}, in_force={"ps": 1})
+    world.settle()
+    return world
+
+
+@pytest.mark.case("acceptance-7")
+def test_servers_that_a_plan_asks_for_in_addition_wait_for_their_grant() -> None:
+    world = more_servers_wait()
+    world.live()
+    assert (world.pods("ps"), len(world.pods("worker"))) == (["j-ps-0"], 2)
+    assert world.status["replicaStatuses"]["ps"] == {"desired": 1, "active": 1}
+    assert world.status["scale"]["roles"] == {"trainer": 1, "ps": 1}
+    assert world.reported()["granted"] == {"ps": 1, "worker": 2}
+    ready = world.condition("Ready")
+    assert ready is not None
+    assert (ready["status"], world.status["phase"]) == ("True", "Running")
+
+
+@pytest.mark.case("acceptance-7")
+def test_a_new_leader_makes_no_more_servers_than_were_granted() -> None:
+    world = more_servers_wait()
+    world.grant = None
+    world.live()
+    assert world.pods("ps") == ["j-ps-0"]
+
+
+@pytest.mark.case("acceptance-7")
+def test_a_worker_that_comes_meanwhile_is_told_of_the_servers_that_there_are() -> None:
+    world = more_servers_wait()
+    world.end("j-worker-1", 3)
+    world.live()
+    [worker] = set(world.pods("worker")) - {"j-worker-0"}
+    assert json.loads(world.environment(worker)["TF_CONFIG"])["cluster"]["ps"] == ["j-ps-0.ns.svc:2222"]
+
+
+@pytest.mark.case("acceptance-7")
+def test_servers_come_together_once_they_are_granted_and_the_job_stays_ready_meanwhile() -> None:
+    world = more_servers_wait(granted=3)
+    assert world.pods("ps") == ["j-ps-0", "j-ps-1", "j-ps-2"]
+    assert world.status["scale"]["rolesInForce"] == {"ps": 1}
+    ready = world.condition("Ready")
+    assert ready is not None
+    assert ready["status"] == "True", "what is in force runs"
+    assert world.grant is not None
+    world.grant = replace(world.grant, in_force={})
+    world.live()
+    assert "rolesInForce" not in world.status["scale"]
+    assert world.status["replicaStatuses"]["ps"] == {"desired": 3, "active": 3}
+
+
+@pytest.mark.case("acceptance-7")
+def test_a_grant_of_servers_is_in_status_before_a_pod_is_made() -> None:
+    world = more_servers_wait()
+    assert world.grant is not None
+    world.grant = replace(world.grant, roles={**world.grant.roles, "ps": 3})
+    before = len(world.writes)
+    world.settle()
+    first, *others = world.writes[before:]
+    assert "status" in first.lower(), first
+    assert any("j-ps-2" in write for write in others)

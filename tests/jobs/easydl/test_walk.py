@@ -58,7 +58,7 @@ class Walk:
         workers = {"worker": size} if self.sizes["worker"] else {}
         self.world.give(size)
         assert self.world.grant is not None
-        roles = {"trainer": 1, "ps": 1, **workers}
+        roles = {"trainer": 1, "ps": self.sizes["ps"], "evaluator": self.sizes["evaluator"], **workers}
         self.world.grant = type(self.world.grant)(size, "Started", "there is room", roles=roles)
 
     def step(self, name: str, first: int | str | bool, second: int, third: int) -> None:

@@ -7,7 +7,8 @@ from edl.api.kubernetes import timestamp
 from edl.jobs.core.grant import Grant
 from tests.jobs.world import START, Data, World
 
-ROLES = {"trainer": 1, "ps": 1, "worker": 1}
+ROLES = {"trainer": 1, "ps": 99, "evaluator": 99, "worker": 1}
+"""Of a plan that grants all that is asked for beside the workers."""
 
 
 def template(command: str = "train") -> Data:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from edl.api.kubernetes.core import Pod, convert
 from edl.jobs.core.grant import Grant
@@ -694,3 +695,21 @@ def test_a_template_of_the_user_keeps_its_own_wishes_beside_the_plans() -> None:
     [first, second] = found["preferredDuringSchedulingIgnoredDuringExecution"]
     assert first == own
     assert second["preference"]["matchFields"][0]["values"] == ["n1"]
+
+
+@pytest.mark.case("acceptance-7")
+def test_servers_that_are_asked_for_in_addition_wait_for_their_grant() -> None:
+    world = World(manifest(pserver={"min-instance": 1}))
+    roles = {"master": 1, "pserver": 1, "trainer": 2}
+    world.grant = Grant(2, "Started", "starts with 2", roles=roles)
+    world.live()
+    assert world.status["scale_status"]["roles"] == {"master": 1, "pserver": 1}
+    world.edit(lambda spec: spec.update(pserver={"min-instance": 3}))
+    world.grant = replace(world.grant, code="NoRoom", message="holds 2: 2 more pserver wait")
+    world.live()
+    assert role(world, "pserver") == {"desired": 1, "active": 1}
+    assert (len(world.pods("pserver")), world.status["phase"]) == (1, "running")
+    world.grant = replace(world.grant, roles=roles | {"pserver": 3}, in_force={"pserver": 1})
+    world.live()
+    assert role(world, "pserver") == {"desired": 3, "active": 3}
+    assert world.status["scale_status"]["roles_in_force"] == {"pserver": 1}

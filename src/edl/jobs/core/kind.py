@@ -166,9 +166,9 @@ class JobKind(Kind, frozen=True, kw_only=True):
         scale: Scale | None = getattr(status, self.scale_field)
         return scale
 
-    def with_target(self, status: Any, target: int, when: str | None) -> Any:
-        """The status as it will be once a grant is written."""
-        scale = replace(getattr(status, self.scale_field) or self.scale_type(), target=target, last_scale_time=when)
+    def with_scale(self, status: Any, **facts: Any) -> Any:
+        """The status with other scheduling facts."""
+        scale = replace(getattr(status, self.scale_field) or self.scale_type(), **facts)
         return replace(status, **{self.scale_field: scale})
 
     def followed(self, job: Any, companions: Iterable[Any]) -> Any:

@@ -81,7 +81,14 @@ class JobReconcile(ABC, Generic[J]):
         status, field = outcome.status, self._scale_field
         scale = getattr(status, field) or self._scale_type()
         ended = replace(
-            scale, current=0, target=None, minimum=None, code=status.phase.capitalize(), reason=status.reason
+            scale,
+            current=0,
+            target=None,
+            minimum=None,
+            roles=None,
+            roles_in_force=None,
+            code=status.phase.capitalize(),
+            reason=status.reason,
         )
         return replace(outcome, status=status.__replace__(**{field: ended}))
 
@@ -191,4 +198,4 @@ def durable_decision(scale: Scale, slots: tuple[SlotMemory, ...], destroys: bool
     """
     bare = slots if destroys else tuple(replace(memory, peak=0, pods=None) for memory in slots)
     kept = tuple(memory for memory in bare if destroys or memory.done or memory.ended or memory.failures)
-    return facts, scale.target, scale.last_scale_time, scale.history, kept
+    return facts, scale.target, scale.roles, scale.last_scale_time, scale.history, kept

@@ -112,6 +112,8 @@ def _remembered(scale: Scale) -> dict[str, Any]:
         "current": scale.current,
         "target": scale.target,
         "minimum": scale.minimum,
+        "granted": scale.roles,
+        "in_force": scale.roles_in_force,
         "last_scale_time": _moment(scale.last_scale_time),
         "pod_seconds": scale.pod_seconds,
         "rescale_seconds": scale.rescale_seconds,

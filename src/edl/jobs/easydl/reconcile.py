@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import asdict, replace
 
-from edl.api.job_view import replicas_at
 from edl.api.kubernetes.core import Pod
 from edl.api.labels import LABEL_ROLE
 from edl.api.status import ReplicaCounts, Scale
 from edl.jobs.core.actions import Action, Change, Create, Delete
 from edl.jobs.core.children import adoption, change
 from edl.jobs.core.common_conditions import action_events
-from edl.jobs.core.grant import Grant, grant_in_status, with_grant
+from edl.jobs.core.grant import Grant, as_granted, grant_in_status, with_grant
 from edl.jobs.core.maintenance import reportable_refusals, with_pause
 from edl.jobs.core.outcome import Outcome, Refusal
 from edl.jobs.core.phase import Facts
@@ -55,9 +54,10 @@ class EasydlReconcile(JobReconcile[ElasticJob]):
         self._resource = self._granted_resource()
         self._plan = followed(self._job, self._resource)
         self._view = easydl_view(self._job, companion=self._resource, installation=request.settings.installation)
-        self._children = EasydlChildren(self._job, self._view, self._plan, request.settings)
         self._scale = self._known_scale()
         self._grant = self._granted()
+        self._view = as_granted(self._view, self._grant)
+        self._children = EasydlChildren(self._job, self._view, self._plan, request.settings)
 
     # What is.
 
@@ -76,7 +76,7 @@ class EasydlReconcile(JobReconcile[ElasticJob]):
         """What was granted in another role than the one that is counted now does not count."""
         scale = self._old.scale or Scale()
         same = counted_role(self._old.plan) == self._view.lead.name
-        return scale if same else replace(scale, target=None)
+        return scale if same else replace(scale, target=None, roles=None, roles_in_force=None)
 
     def _granted(self) -> Grant | None:
         grant, workers = self._request.grant, self._view.lead.name == WORKER
@@ -87,7 +87,7 @@ class EasydlReconcile(JobReconcile[ElasticJob]):
         """Who follows a plan has or had a trainer in its place. That is there while the plan waits for room, also after
         it was suspended: it may find a better one."""
         size = 0 if self._view.suspend else grant.target
-        sizes = dict.fromkeys(ROLES, 0) | {role.name: replicas_at(role, size) for role in self._view.roles}
+        sizes = dict.fromkeys(ROLES, 0) | {role.name: grant.pods_of(role, size) for role in self._view.roles}
         if size == 0 and not self._view.suspend and self._view.lead.name == WORKER:
             sizes[TRAINER] = 1
         return sizes
@@ -169,9 +169,14 @@ class EasydlReconcile(JobReconcile[ElasticJob]):
         end, code, message, cause = completion_of(by_name, hopeless=hopeless)
         running = {role.name: role.plan.counts.active + role.plan.counts.succeeded for role in roles}
         ready = {role.name: role.plan.ready + role.plan.counts.succeeded for role in roles}
-        least = {role.name: min(sizes[role.name], replicas_at(role, self._view.least)) for role in self._view.roles}
+        least_size = self._view.least
+        least = {role.name: min(sizes[role.name], grant.least_pods(role, least_size)) for role in self._view.roles}
         scale = with_grant(
-            with_pause(self._scale, self._observed.pause), grant, self._now, refresh_message=self._refresh_message
+            with_pause(self._scale, self._observed.pause),
+            grant,
+            self._now,
+            refresh_message=self._refresh_message,
+            lead=self._view.lead.name,
         )
         facts = Facts(
             end=end,  # type: ignore[arg-type]  # one of the three

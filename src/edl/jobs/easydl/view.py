@@ -49,5 +49,5 @@ def _scale(job: ElasticJob, lead: Role) -> Scale:
     """What was granted in another role than the one that leads now says nothing about that."""
     scale = job.status.scale or Scale()
     if counted_role(job.status.plan) != lead.name:
-        return replace(scale, target=None, last_scale_time=None)
+        return replace(scale, target=None, roles=None, roles_in_force=None, last_scale_time=None)
     return scale

@@ -10,13 +10,11 @@ BACKOFF_LIMIT = 6
 
 
 def with_defaults(job: TrainingJob) -> TrainingJob:
-    scale = job.status.scale_status
-    return replace(job, spec=_spec(job.spec, scale.minimum if scale is not None else None))
+    return replace(job, spec=_spec(job.spec))
 
 
-def _spec(spec: TrainingJobSpec, in_force: int | None) -> TrainingJobSpec:
-    """`in_force`: the minimum of trainers that holds, if a larger one was not reached yet."""
-    trainer, least = spec.trainer, spec.trainer.min_instance
+def _spec(spec: TrainingJobSpec) -> TrainingJobSpec:
+    trainer = spec.trainer
     return replace(
         spec,
         trainer=replace(
@@ -25,7 +23,7 @@ def _spec(spec: TrainingJobSpec, in_force: int | None) -> TrainingJobSpec:
             replicas=given_or(trainer.replicas, trainer.min_instance),
             passes=given_or(trainer.passes, given_or(spec.passes, 1)),
         ),
-        pserver=spec.pserver and _pserver(spec.pserver, min(least, given_or(in_force, least))),
+        pserver=spec.pserver and _pserver(spec.pserver, trainer.min_instance),
         etcd=spec.etcd and replace(spec.etcd, replicas=given_or(spec.etcd.replicas, 1)),
         port=given_or(spec.port, PORT),
         ports_num=given_or(spec.ports_num, 1),

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 
 from msgspec.structs import asdict, replace
 
-from edl.api.job_view import replicas_at
 from edl.api.kubernetes.core import Job, Pod
 from edl.api.labels import BEGUN_WITH
 from edl.jobs.core.actions import Action, Change, Create, Delete, add
 from edl.jobs.core.children import Owner, adoption, change, ownership, reconcile_child, size_of
 from edl.jobs.core.common_conditions import action_events, with_wait
-from edl.jobs.core.grant import Grant, grant_in_status, with_grant
+from edl.jobs.core.grant import Grant, as_granted, grant_in_status, with_grant
 from edl.jobs.core.maintenance import already_created, backing_off, reportable_refusals, with_pause
 from edl.jobs.core.outcome import Outcome, Refusal
 from edl.jobs.core.phase import Facts
@@ -53,10 +52,10 @@ class TrainingReconcile(JobReconcile[TrainingJob]):
         self._refused_edits = request.refused_edits + refused_edits
         self._old = job.status
         self._ttl = self._job.spec.ttl_seconds_after_finished
-        self._view = training_view(self._job, installation=request.settings.installation)
-        self._children = TrainingChildren(self._job, self._view, request.settings, request.token, request.ca)
         self._scale = self._old.scale_status or TrainingScale()
         self._grant = request.grant or grant_in_status(self._scale)
+        self._view = as_granted(training_view(self._job, installation=request.settings.installation), self._grant)
+        self._children = TrainingChildren(self._job, self._view, request.settings, request.token, request.ca)
         self._batch = self._own_batch_job()
         batch_uid = self._batch.metadata.uid if self._batch is not None else ""
         forgiven = {pod: count for memory in self._old.slots for pod, count in (memory.forgiven or {}).items()}
@@ -92,7 +91,7 @@ class TrainingReconcile(JobReconcile[TrainingJob]):
 
     def _planned(self, grant: Grant) -> Outcome:
         size = 0 if self._view.suspend else grant.target
-        sizes = {role.name: replicas_at(role, size) for role in self._view.roles}
+        sizes = {role.name: grant.pods_of(role, size) for role in self._view.roles}
         plan = self._plan(size)
         hopeless = self._hopeless(self._observed_pods.slots, plan.record) if size else None
         completion = completion_of(self._view.name, plan, self._observed_pods, self._limit(), hopeless=hopeless)
@@ -136,8 +135,8 @@ class TrainingReconcile(JobReconcile[TrainingJob]):
         done = {TRAINER: plan.counts.succeeded}
         running = {role: count.active + done.get(role, 0) for role, count in counts.items()}
         ready = {role: self._observed_pods.ready(role) for role in counts} | {TRAINER: plan.ready + done[TRAINER]}
-        least = {role.name: min(sizes[role.name], replicas_at(role, self._view.least)) for role in self._view.roles}
-        grant = self._grant or Grant(0)
+        grant, least_size = self._grant or Grant(0), self._view.least
+        least = {role.name: min(sizes[role.name], grant.least_pods(role, least_size)) for role in self._view.roles}
         return Facts(
             held=sizes.get(TRAINER, 0) == 0,
             at_minimum=all(running.get(role, 0) >= count for role, count in least.items()),
@@ -157,7 +156,7 @@ class TrainingReconcile(JobReconcile[TrainingJob]):
     ) -> StatusInputs:
         grant = grant or self._grant or Grant(0)
         refusals = reportable_refusals(self._observed, [blocked] if blocked else [], self._now - self._created)
-        scale = with_grant(self._scale, grant, self._now, refresh_message=self._refresh_message)
+        scale = with_grant(self._scale, grant, self._now, refresh_message=self._refresh_message, lead=TRAINER)
         common = replace(self._common_facts(grant, scale), refusals=refusals, refused_edits=self._refused_edits)
         common = replace(common, state_wait="") if completion is not None else common
         return StatusInputs(

@@ -34,6 +34,7 @@ from edl.api.status import (
     PodSeconds,
     ReplicaCounts,
     RescaleSeconds,
+    RolesInForce,
     RootCause,
     Scale,
     SlotMemory,
@@ -186,6 +187,7 @@ class TrainingJobSpec(Spec, frozen=True, kw_only=True):
 class TrainingScale(Scale, frozen=True, kw_only=True):
     """The scheduling facts, spelt as this kind spells its status."""
 
+    roles_in_force: RolesInForce = msgspec.field(default=None, name="roles_in_force")
     last_scale_time: LastScaleTime = msgspec.field(default=None, name="last_scale_time")
     pod_seconds: PodSeconds = msgspec.field(default=0.0, name="pod_seconds")
     rescale_seconds: RescaleSeconds = msgspec.field(default=None, name="rescale_seconds")

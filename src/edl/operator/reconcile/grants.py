@@ -29,7 +29,7 @@ class Grants:
             return True
         if known.edition != grant.edition and known.message != grant.message:
             return True  # what is said about an edit is news, though it be the same with another number in it
-        return known.roles.keys() != grant.roles.keys()
+        return (known.roles, known.in_force) != (grant.roles, grant.in_force)
 
     def keep(self, uids: Container[str]) -> None:
         """Forgets jobs that are gone."""

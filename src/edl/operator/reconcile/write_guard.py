@@ -61,7 +61,7 @@ def outside(request: ReconcileRequest[object]) -> Hashable:
         frozenset((one.metadata.uid, one.metadata.generation) for one in request.companions),
         observed.refusals,
         observed.state_wait,
-        None if grant is None else (grant.target, grant.code, grant.minimum),
+        None if grant is None else (grant.target, grant.code, grant.minimum, tuple(grant.roles.items())),
     )
 
 

@@ -7,7 +7,7 @@ from edl.scheduler.placement.resources import CPU, show
 from edl.scheduler.reasons.codes import AT_MAXIMUM, Blocker, Code
 from edl.scheduler.reasons.shortage import blocker_message, count, user_message
 from edl.scheduler.settings import REFUSED_FOR
-from edl.scheduler.unit import Unit
+from edl.scheduler.unit import Unit, missing_pods, missing_text
 
 SHOWN = 3  # of many causes so many are named
 MADE_WITHIN = 30.0  # instances that are missing longer after a change of size were lost
@@ -26,6 +26,23 @@ def reason_for(cycle: Cycle, unit: Unit) -> tuple[Code, str]:
     if facts.state != "active":
         code, message = _IDLE[facts.state]
         return code, f"{message} ({facts.note})" if facts.note else message
+    if unit.more or (unit.role_blocker is not None and unit.size > 0):
+        return _with_other_roles(cycle, unit, *_reason_for_size(cycle, unit))
+    return _reason_for_size(cycle, unit)
+
+
+def _with_other_roles(cycle: Cycle, unit: Unit, code: Code, message: str) -> tuple[Code, str]:
+    """What became of other roles' pods for which it asks in addition: the reason, if its size stays."""
+    same = unit.size == unit.facts.current
+    if unit.role_blocker is None:
+        words = f"is granted {unit.more}"
+        return (Code.GROWN, f"holds {unit.size}: {words}") if same else (code, f"{message}; {words}")
+    waits = f"{missing_text(unit, missing_pods(unit))} wait: {blocker_message(cycle, unit.role_blocker, unit.facts)}"
+    return (unit.role_blocker.code, f"holds {unit.size}: {waits}") if same else (code, f"{message}; {waits}")
+
+
+def _reason_for_size(cycle: Cycle, unit: Unit) -> tuple[Code, str]:
+    facts = unit.facts
     change = unit.size - facts.current
     if change < 0:
         return _smaller(cycle, unit, change)

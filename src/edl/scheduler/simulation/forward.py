@@ -168,6 +168,8 @@ class Future:
             running=size,
             target=decision.target,
             minimum=decision.minimum,
+            granted=decision.roles if facts.granted is not None else None,
+            in_force=decision.in_force or None,
             pod_seconds=served,
             started_sum=round(size * self.now * 1000),
             started=facts.started or size >= facts.min > 0,

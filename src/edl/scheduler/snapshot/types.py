@@ -157,6 +157,10 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False, kw_only=True, gc=False):
     """The target of the last plan, as status records it; None before the first."""
     minimum: int | None = None
     """The minimum in force, as status records it."""
+    granted: Mapping[str, int] | None = None
+    """Pods of the other roles that were granted, as status records it; None if it does not."""
+    in_force: Mapping[str, int] | None = None
+    """Of these, as many as the minimum in force has, if fewer."""
     bound: tuple[Mapping[int, int], ...] = ()
     """Per role: node to number of live pods there."""
     live: tuple[int, ...] = ()

@@ -5,6 +5,9 @@ minutes goes before all others but those of a higher priority, and while it cann
 (`head_of_line`). Capacity is reclaimed from jobs above their minimum; a GPU job gives only to a GPU job. A gang for
 which capacity is still being freed is not admitted yet: the capacity is reserved for it.
 
+Pods of other roles that a running job asks for in addition are such a gang, for which its own instances above its
+minimum may go, too.
+
 A gang that failed fails again for every later job of the same needs in this cycle, since capacity only gets scarcer:
 the blocker is remembered.
 """
@@ -28,7 +31,7 @@ from edl.scheduler.steps.head_of_line import Line
 from edl.scheduler.steps.hold import place_up_to
 from edl.scheduler.steps.reclaim import Reclaimer, can_give
 from edl.scheduler.steps.refused_grants import refused_blocker
-from edl.scheduler.unit import Unit
+from edl.scheduler.unit import Unit, missing_pods, missing_text
 
 _ABOUT_CAPACITY = (Code.NO_ROOM, Code.PROMISED)
 _MAYBE_KEPT = (*_ABOUT_CAPACITY, Code.QUOTA)
@@ -52,13 +55,14 @@ class Admission:
 
     def run(self) -> None:
         self.cycle.messages.clear()
-        lacking = [unit for unit in self.cycle.active if unit.incomplete or unit.size < unit.minimum]
+        active = self.cycle.active
+        lacking = [unit for unit in active if unit.incomplete or unit.size < unit.minimum or unit.granted is not None]
         lacking = [unit for unit in lacking if not unit.facts.pause]
         for unit in sorted((unit for unit in lacking if unit.incomplete), key=lambda unit: unit.tie):
             self._complete(unit)
         new = [unit for unit in lacking if unit.size == 0 and unit.floor > 0]
         enter(self.cycle, new)
-        raising = [unit for unit in lacking if unit.raising and not unit.incomplete]
+        raising = [unit for unit in lacking if (unit.raising or unit.lacks_roles) and not unit.incomplete]
         waiting = new + raising
         self.long_waiting = sorted({unit.priority for unit in waiting if self._waited_long(unit)})
         for unit in sorted(waiting, key=self._turn):
@@ -97,26 +101,36 @@ class Admission:
         unit.reserved = unit.blocker.code is Code.ROOM_COMING
 
     def _admit(self, unit: Unit) -> None:
-        if blocker := refused_blocker(self.cycle, unit):
+        if unit.lacks_roles:
+            unit.role_blocker = self._blocker_of(unit)
+        elif blocker := self._blocker_of(unit):
             unit.blocker = blocker
-            return
-        pods = _missing(unit)
+
+    def _blocker_of(self, unit: Unit) -> Blocker | None:
+        """What keeps its gang from it; None if it was granted."""
+        if blocker := refused_blocker(self.cycle, unit):
+            return blocker
+        pods = missing_pods(unit)
         signature = _signature(unit, pods)
         blocker = self.failed.get(signature)
         if blocker is None:
             blocker = self._place_now(unit, pods)
             if blocker is None:
-                return
+                return None
             blocker = self._capacity_for(unit, pods)
-        unit.blocker = blocker
         if blocker.code is Code.ROOM_COMING:
             unit.reserved = True
-            return
+            return blocker
         if not blocker.message:  # at once: what is free now may be another's by the end of the cycle
             blocker = self._with_message(unit, pods, blocker)
-        unit.blocker = self.failed[signature] = blocker
-        starts = self._start_without_capacity(unit)
-        if not (starts or unit.raising) and blocker.code in _ABOUT_CAPACITY and self._waited_long(unit):
+        self.failed[signature] = blocker
+        if not unit.size:
+            self._wait(unit, blocker)
+        return blocker
+
+    def _wait(self, unit: Unit, blocker: Blocker) -> None:
+        starts = self._start_without_capacity(unit, blocker)
+        if not starts and blocker.code in _ABOUT_CAPACITY and self._waited_long(unit):
             self.line.join(unit, blocker)
 
     def _with_message(self, unit: Unit, pods: Sequence[int], blocker: Blocker) -> Blocker:
@@ -146,12 +160,15 @@ class Admission:
 
     def _place_now(self, unit: Unit, pods: Sequence[int]) -> Blocker | None:
         unit.open_placements()
-        if self.cycle.policy.divides and unit.floor < unit.ceiling and unit.role is not None:
-            lead = unit.facts.lead
+        lead = unit.facts.lead
+        if self.cycle.policy.divides and unit.floor < unit.ceiling and unit.role is not None and pods[lead]:
             nodes = roomy_nodes(self.cluster, unit.role.shape, pods[lead], now=True)
             unit.reserved_nodes = unit.reserved_nodes or {lead: nodes}
         blocker = place_gang(self.cluster, unit, pods, now=True, growth=False)
         if blocker is None:
+            if unit.size and unit.granted is not None:
+                unit.more = missing_text(unit, pods)
+                unit.grant_roles()
             self._grant_minimum(unit)
         return blocker
 
@@ -160,16 +177,14 @@ class Admission:
             unit.admitted = True
         else:
             unit.grew = True
-        unit.floor = unit.minimum
-        self.cluster.resize(unit, unit.minimum)
+        if unit.size < unit.minimum:
+            unit.floor = unit.minimum
+            self.cluster.resize(unit, unit.minimum)
         self.cycle.waiting.pop(unit.key, None)
 
-    def _start_without_capacity(self, unit: Unit) -> bool:
+    def _start_without_capacity(self, unit: Unit, blocker: Blocker) -> bool:
         """Pods are made without capacity: for an autoscaler to see, or optimistically, as the first design had it."""
-        blocker = unit.blocker
-        if unit.raising:
-            return False
-        refused = blocker is not None and blocker.code in (Code.REFUSED, Code.QUOTA, Code.BACKOFF)
+        refused = blocker.code in (Code.REFUSED, Code.QUOTA, Code.BACKOFF)
         if refused or not (unit.facts.admission == "create" or self.cycle.policy.starts_without_capacity(unit)):
             return False
         self._grant_minimum(unit)
@@ -196,7 +211,9 @@ class Admission:
             self.reclaimer.changed(donors.values())
             return self._clearest(unit, pods, blocker if found.code is Code.NO_ROOM else found)
         for donor in donors.values():
-            donor.note_shrink(Code.MADE_ROOM, f"the minimum of {unit.facts.path} ({self._need(unit)})")
+            own = f"its own {missing_text(unit, pods)}" if donor is unit else ""
+            cause = own or f"the minimum of {unit.facts.path} ({self._need(unit)})"
+            donor.note_shrink(Code.MADE_ROOM, cause)
         return Blocker(
             Code.ROOM_COMING, detail=f" by {', '.join(sorted(donor.facts.path for donor in donors.values()))}"
         )
@@ -210,6 +227,8 @@ class Admission:
         return blocker
 
     def _need(self, unit: Unit) -> str:
+        if unit.lacks_roles:
+            return missing_text(unit, missing_pods(unit))
         name = unit.role.name if unit.role is not None else "pod"
         each = request_text(self.cycle, unit.role.shape) if unit.role is not None else ""
         more = f"{unit.minimum - unit.size} more" if unit.raising else str(unit.minimum)
@@ -222,7 +241,7 @@ class Admission:
         return self._reclaimer
 
     def _may_give(self, unit: Unit, donor: Unit) -> bool:
-        return donor is not unit and (unit.gpu or not donor.gpu)
+        return (donor is not unit or unit.makes_own_room) and (unit.gpu or not donor.gpu)
 
     def _reclaim_nodes(self, unit: Unit, pods: Sequence[int], donors: dict[int, Unit]) -> Blocker | None:
         """A node for every pod, from which others leave where need be."""
@@ -234,7 +253,8 @@ class Admission:
                 node = self.cluster.find(shape, now=False, guard=guard_of(unit, role), prefer=prefer)
                 if node == NOWHERE:
                     wanted = pods[role] - done
-                    node, more = self.reclaimer.reclaim(shape, partial(self._may_give, unit), unit.gpu, wanted)
+                    among = unit.gpu, unit.key if unit.lacks_roles else ""  # who may give, depends on it
+                    node, more = self.reclaimer.reclaim(shape, partial(self._may_give, unit), among, wanted)
                     donors.update((id(donor), donor) for donor in more)
                 if node == NOWHERE:
                     return Blocker(Code.NO_ROOM, role=role, placed=done, needed=pods[role])
@@ -269,12 +289,6 @@ def enter(cycle: Cycle, waiting: Sequence[Unit]) -> None:
         least = min((unit.past_score for unit in cycle.active if unit.size > 0), default=0.0)
         for unit in waiting:
             unit.entry = max(0.0, least - unit.past_score)
-
-
-def _missing(unit: Unit) -> tuple[int, ...]:
-    """The pods of its minimum that it was not granted yet, by role."""
-    wanted, granted = unit.pods_at(unit.minimum), unit.pods_at(unit.size)
-    return tuple(max(0, most - have) for most, have in zip(wanted, granted, strict=True))
 
 
 def _signature(unit: Unit, pods: Sequence[int]) -> _Signature:

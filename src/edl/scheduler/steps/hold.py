@@ -77,6 +77,10 @@ def _withdraw(cycle: Cycle, unit: Unit) -> None:
     ]
     if not refused:
         return
+    if any(facts.lead != role for role in refused) and unit.fall_back():
+        for role in refused:
+            _back_off(cycle, unit, role, whole=True)
+        return
     done = [facts.done if role == facts.lead else 0 for role in range(len(facts.roles))]
     held = largest_size(unit, [live + more for live, more in zip(facts.live, done, strict=True)])
     if held < unit.floor and facts.reached:

@@ -46,13 +46,20 @@ def give_back(cycle: Cycle, unit: Unit) -> None:
     pods[facts.lead] += facts.done
     if all(have >= wanted for have, wanted in zip(pods, unit.pods_at(unit.size), strict=True)):
         return
+    if unit.fall_back():
+        _strike(cycle, unit)
+        return
     held = largest_size(unit, pods)
     if held < unit.floor:
         held = min(unit.floor, unit.size) if facts.reached and any(pods) else 0
     if held == unit.size:
         return
-    known = cycle.refused.get(unit.key)
-    backoff = strike(known.backoff if known is not None else None, cycle.now, GRANT_BACKOFF, GRANT_BACKOFF_MAX)
-    cycle.refused[unit.key] = RefusedGrant(backoff, facts.refusal, facts.generation)
+    _strike(cycle, unit)
     unit.note_shrink(Code.REFUSED, facts.refusal)
     unit.size = held
+
+
+def _strike(cycle: Cycle, unit: Unit) -> None:
+    facts, known = unit.facts, cycle.refused.get(unit.key)
+    backoff = strike(known.backoff if known is not None else None, cycle.now, GRANT_BACKOFF, GRANT_BACKOFF_MAX)
+    cycle.refused[unit.key] = RefusedGrant(backoff, facts.refusal, facts.generation)
