@@ -28,7 +28,7 @@ from edl.operator.settings import LEASE, NAMESPACE, OperatorSettings
 
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 TOKEN = "stage"
-PATIENCE = 30.0
+PATIENCE = 60.0
 TURNS = 20
 LEASE_SECONDS = 30.0  # calls that renew it may take a fifth of that: on a busy machine a short one is lost
 Data = dict[str, Any]

@@ -185,7 +185,7 @@ class Job:
         """How many lines of this kind the ledger has once there were no new ones for a while."""
         count, after = -1, len(self.lines(kind))
         while count != after:
-            time.sleep(0.5)
+            time.sleep(2.0)  # nothing tells that an answer on its way has been the last
             count, after = after, len(self.lines(kind))
         return count
 

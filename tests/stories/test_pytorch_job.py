@@ -39,6 +39,26 @@ async def test_a_job_runs_and_succeeds_as_the_design_draws_it(elastic: Elastic) 
     assert await elastic.workers(phase="Succeeded") == names, "they stay for their logs"
 
 
+@pytest.mark.case("acceptance-7")
+async def test_a_minimum_edited_beyond_the_cluster_waits_and_what_runs_goes_on(elastic: Elastic) -> None:
+    await elastic.submit(OBEDIENT, 1, 3)
+    await elastic.until_running(3)
+    any_start = {"replicaSpecs": {"Worker": {"replicas": None}}}
+    await elastic.edit({"spec": {"minReplicas": 50, "maxReplicas": 60, **any_start}})
+
+    async def waits() -> bool:
+        return "its new minimum of 50 waits: " in (await elastic.status())["scale"]["reason"]
+
+    await elastic.until(waits, "its reason says so")
+    assert (await elastic.until_running(3), await elastic.workers(phase="Pending")) == (
+        ["j-worker-0", "j-worker-1", "j-worker-2"],
+        [],
+    )
+    assert (await elastic.status())["scale"]["minimum"] == 1
+    await elastic.edit({"spec": {"minReplicas": 4, "maxReplicas": 4}})
+    await elastic.until_running(4)
+
+
 @pytest.mark.case("acceptance-10")
 async def test_a_job_uses_idle_room_is_scaled_by_hand_and_edited(elastic: Elastic) -> None:
     await elastic.submit(OBEDIENT, 1, 4)

@@ -31,7 +31,7 @@ from edl.web.server import WebServer, WebSettings
 
 KIND = TRAINING_JOB.crd_name
 JOBS = resource_of(TRAINING_JOB)
-PATIENCE = 20.0
+PATIENCE = 60.0
 Data = dict[str, Any]
 
 
@@ -244,7 +244,7 @@ async def world(settings: WebSettings | None = None, *, history: History | None 
         server = await stack.enter_async_context(Server(None, tokens={"t": ADMIN}))
         api = Api(direct_transport(server.api))
         api.users["admin"] = everything
-        client = Client(api, rate_limiter=RateLimiter(qps=10_000, burst=10_000), timeout=5.0)
+        client = Client(api, rate_limiter=RateLimiter(qps=10_000, burst=10_000), timeout=60.0)
         await register_crds(client)
         state = ClusterState(client, gather=0.01)
         await stack.enter_async_context(state.running())
