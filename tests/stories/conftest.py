@@ -25,6 +25,13 @@ async def story(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield story
 
 
+@pytest.fixture(params=[KUBERNETES])
+async def story_on_kubernetes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Story]:
+    """The same, for what a real API server alone does, as Pod Security."""
+    async with _reported(request, tmp_path) as story:
+        yield story
+
+
 @pytest.fixture(params=["embedded", IN_PODS])
 async def story_on_both(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Story]:
     """The same; on the real Kubernetes the pods are containers, and the operators are in pods."""
