@@ -11,11 +11,18 @@ import pytest
 import yaml
 
 from edl.cli.connect.pod_environment import environment
-from edl.operator.resources import PODS
+from edl.embedded.node.supervisor.sandbox import best_mode
+from edl.operator.resources import PODS, SERVICES
 from tests.stories.elastic import Elastic
 from tests.stories.story import Data, Story
 from tests.tier_kube.cluster.cache import cache_root
 
+ETCD_SERVICE: Data = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "etcd-service"},
+    "spec": {"clusterIP": "None", "selector": {"app": "etcd"}, "ports": [{"port": 2379}]},
+}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pytorch-elasticjob.yaml"
 MEET = textwrap.dedent("""
     import base64, json, os, sys, time, urllib.request
@@ -88,12 +95,18 @@ async def serve_etcd(elastic: Elastic, program: Path, directory: Path, *options:
 
 @pytest.mark.case("acceptance-samples")
 @pytest.mark.may_skip("etcd is not built yet: the kube tier does that")
-async def test_the_designs_own_manifest_meets_in_a_real_etcd(elastic: Elastic, tmp_path: Path) -> None:
+async def test_the_designs_own_manifest_meets_in_a_real_etcd(
+    elastic: Elastic, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """On the embedded cluster at the endpoint that it names."""
     program = etcd_program()
     if program is None:
         pytest.skip("no etcd")
-    manifest = example(elastic, MEET)
-    manifest["spec"]["rdzvEndpoint"] = await serve_etcd(elastic, program, tmp_path / "etcd")
+    manifest, address = example(elastic, MEET), await serve_etcd(elastic, program, tmp_path / "etcd")
+    if request.node.callspec.params["story"] == "embedded" and best_mode()[0] != "none":  # pods know names
+        await elastic.story.create(SERVICES, ETCD_SERVICE)
+    else:
+        manifest["spec"]["rdzvEndpoint"] = address
     await elastic.create(manifest)
     status = await elastic.until_phase("Succeeded", "classy-vision-job")
     assert status["replicaStatuses"]["Worker"]["succeeded"] >= 2
