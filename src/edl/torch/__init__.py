@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     )
     from edl.torch.checkpoints.checkpointer import Checkpointer
     from edl.torch.checkpoints.trainer import TrainerCheckpoints
-    from edl.torch.members import World
     from edl.torch.refusal import NotElasticError
+    from edl.torch.rounds.members import World
 
 __all__ = [
     "Checkpointer",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from edl.runtime.torch.lines import LINK, Lines, connect
-from edl.torch.group import Round
+from edl.torch.rounds.group import Round
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ import torch
 
 from edl.torch import checkpoint_file, preparation
 from edl.torch.engine import Engine
-from edl.torch.members import World
 from edl.torch.optimizer import attach
 from edl.torch.preparation import Options
 from edl.torch.refusal import NotElasticError
+from edl.torch.rounds.members import World
 from edl.torch.scaling.reports import report_pace
 from edl.torch.script_group import ScriptGroup
 from edl.torch.sharded import local_mesh as meshes

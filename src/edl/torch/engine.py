@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import torch
 
 from edl.torch.agent_link import AgentLink
-from edl.torch.agreement import Agreement, Offer
 from edl.torch.cursor import Part
-from edl.torch.group import Group, GroupBrokenError
-from edl.torch.members import Members, World
-from edl.torch.next_group import Build
+from edl.torch.rounds.agreement import Agreement, Offer
+from edl.torch.rounds.group import Group, GroupBrokenError
+from edl.torch.rounds.members import Members, World
+from edl.torch.rounds.next_group import Build
 from edl.torch.scaling.growth import Growth
 from edl.torch.scaling.learning_rate import scaled
 from edl.torch.sharded.siblings import Siblings

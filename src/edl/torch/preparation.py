@@ -9,17 +9,17 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from edl.runtime.torch.lines import JOINS, LINK
-from edl.torch import group as groups
 from edl.torch.agent_link import AgentLink
 from edl.torch.cursor import Cursor
 from edl.torch.data.shards import has_shards
 from edl.torch.data.stream_loader import StreamLoader
 from edl.torch.engine import Engine
 from edl.torch.loader import ElasticLoader
-from edl.torch.next_group import Build
 from edl.torch.optimizer import commit_by_step
 from edl.torch.planes.choice import Planes, choose
 from edl.torch.refusal import NotElasticError
+from edl.torch.rounds import group as groups
+from edl.torch.rounds.next_group import Build
 from edl.torch.scaling.learning_rate import has_rule
 from edl.torch.sharded import local_mesh, recognition
 from edl.torch.sharded.weighted_sum import weigh

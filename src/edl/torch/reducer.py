@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch.autograd import Variable
 
-from edl.torch.agreement import NUMBERS
 from edl.torch.gradient_buffers import GradientBuffers
+from edl.torch.rounds.agreement import NUMBERS
 
 Reduce = Callable[[], None]
 Running = tuple[torch.Tensor, torch.Tensor]

@@ -13,7 +13,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from edl.torch.engine import Engine
-from edl.torch.group import Group
+from edl.torch.rounds.group import Group
 
 
 class ScriptGroup(c10d.ProcessGroup):  # type: ignore[misc,unused-ignore]  # torch may not be installed where types are checked

@@ -18,10 +18,10 @@ ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "examples" / "pytorch" / os.environ.get("AIMED_SCRIPT", "elastic.py")
 sys.path.insert(0, str(ROOT))
 
-from edl.torch import group as groups  # noqa: E402
-from edl.torch import next_group, reachability, transfer  # noqa: E402
 from edl.torch.engine import Engine  # noqa: E402
-from edl.torch.group import Group, GroupBrokenError, SupersededError  # noqa: E402
+from edl.torch.rounds import group as groups  # noqa: E402
+from edl.torch.rounds import next_group, reachability, transfer  # noqa: E402
+from edl.torch.rounds.group import Group, GroupBrokenError, SupersededError  # noqa: E402
 from tests.tier_frameworks.torchrun.aimed import FOLDER, after, before, reach  # noqa: E402 - after the path
 
 

@@ -24,12 +24,12 @@ from examples.pytorch import elastic as example
 from examples.pytorch import elastic_sharded
 
 import edl.torch as elastic
-from edl.torch import transfer
 from edl.torch.ahead import passing
 from edl.torch.ahead.copies import Received, Sent
 from edl.torch.ahead.fingerprint import BLOCK
 from edl.torch.ahead.views import Views
-from edl.torch.group import Group
+from edl.torch.rounds import transfer
+from edl.torch.rounds.group import Group
 from tests.tier_frameworks.torchrun.aimed import FOLDER, reach
 
 ROWS, COLUMNS = 16 * 1024, 128  # 8 MiB

@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from torch.distributed import ProcessGroupGloo
 
-from edl.torch.group import Group
 from edl.torch.planes import choice
 from edl.torch.planes.plane import Make, PlaneError
+from edl.torch.rounds.group import Group
 from tests.tier_frameworks.torchrun import aimed_living
 from tests.tier_frameworks.torchrun.aimed import FOLDER, after, before
 

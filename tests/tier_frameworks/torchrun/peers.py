@@ -14,9 +14,9 @@ import torch
 
 from edl.torch import preparation
 from edl.torch.engine import Engine
-from edl.torch.group import Group, GroupBrokenError, Round
 from edl.torch.optimizer import attach
 from edl.torch.preparation import Options
+from edl.torch.rounds.group import Group, GroupBrokenError, Round
 
 T = TypeVar("T")
 PATIENCE = 60.0

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from edl.torch import transfer
 from edl.torch.ahead import passing
 from edl.torch.ahead.copies import Copy, Received, Sent
 from edl.torch.ahead.fingerprint import BLOCK, Fingerprint, fingerprint
@@ -16,8 +15,9 @@ from edl.torch.ahead.passing import Haste
 from edl.torch.ahead.plan import pairing, pairing_ahead
 from edl.torch.ahead.views import Views, view_of
 from edl.torch.cursor import Cursor
-from edl.torch.group import Round, SupersededError
-from edl.torch.handover import hand_over
+from edl.torch.rounds import transfer
+from edl.torch.rounds.group import Round, SupersededError
+from edl.torch.rounds.handover import hand_over
 from edl.torch.sharded.siblings import Siblings
 from edl.torch.state import TrainingState
 from tests.tier_frameworks.torchrun.peers import Meeting, MeetingGroup

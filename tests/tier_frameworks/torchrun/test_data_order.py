@@ -9,9 +9,9 @@ import torch
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, TensorDataset, WeightedRandomSampler
 
 import edl.torch as elastic
-from edl.torch.agreement import Agreement, Offer
 from edl.torch.cursor import batches, parts, share
 from edl.torch.data.order import order_of
+from edl.torch.rounds.agreement import Agreement, Offer
 
 pytestmark = pytest.mark.frameworks
 

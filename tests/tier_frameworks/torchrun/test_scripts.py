@@ -18,9 +18,9 @@ from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 from edl.runtime.torch.lines import JOINS, LINK
 from edl.torch.data.order import order_of
-from edl.torch.group import Group, Round
-from edl.torch.members import World
 from edl.torch.refusal import NotElasticError
+from edl.torch.rounds.group import Group, Round
+from edl.torch.rounds.members import World
 from edl.torch.script_group import ScriptGroup
 from tests.tier_frameworks.torchrun.peers import Break, Peers, Worker, loop
 

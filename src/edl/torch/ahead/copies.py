@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from edl.torch import transfer
 from edl.torch.ahead.fingerprint import fingerprint
 from edl.torch.ahead.views import Seen, view_of
+from edl.torch.rounds import transfer
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import torch
 
-from edl.torch import transfer
 from edl.torch.ahead.copies import Copy, Received, Sent
 from edl.torch.ahead.fingerprint import BLOCK, Fingerprint
 from edl.torch.ahead.plan import pairing_ahead
 from edl.torch.ahead.views import View, Views, version_of
-from edl.torch.group import Group, SupersededError
+from edl.torch.rounds import transfer
+from edl.torch.rounds.group import Group, SupersededError
 
 CHUNK = 8 * BLOCK
 HEADER = 3

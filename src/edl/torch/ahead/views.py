@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from edl.torch import transfer
+from edl.torch.rounds import transfer
 
 SAMPLE = 1024  # numbers
 

@@ -24,7 +24,7 @@ from edl.torch.checkpoints.peers import Peers
 from edl.torch.checkpoints.shards import Shard
 from edl.torch.checkpoints.shelf import Shelf, Slot
 from edl.torch.checkpoints.writer import Writer
-from edl.torch.group import GroupBrokenError
+from edl.torch.rounds.group import GroupBrokenError
 from edl.torch.sharded import pieces
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from edl.torch import transfer
 from edl.torch.checkpoints.peers import Peers
+from edl.torch.rounds import transfer
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import torch
 from edl.torch.checkpoints.buffers import Buffer
 from edl.torch.checkpoints.memory_link import Key, MemoryLink
 from edl.torch.checkpoints.peers import Peers
-from edl.torch.group import GroupBrokenError
+from edl.torch.rounds.group import GroupBrokenError
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroupGloo
 
-from edl.torch.group import PATIENCE, Group, GroupBrokenError, Round
+from edl.torch.rounds.group import PATIENCE, Group, GroupBrokenError, Round
 
 log = logging.getLogger(__name__)
 

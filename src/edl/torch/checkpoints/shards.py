@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from edl.torch import transfer
 from edl.torch.checkpoints.peers import Peers
+from edl.torch.rounds import transfer
 from edl.torch.sharded.pieces import LOCAL, PIECE, Layout, Region, mapped, pieces, slices
 
 log = logging.getLogger(__name__)

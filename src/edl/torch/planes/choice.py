@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch.distributed import PrefixStore
 
-from edl.torch.group import Group, GroupBrokenError, SupersededError
 from edl.torch.planes import nccl
 from edl.torch.planes.plane import Make, Plane, PlaneError
 from edl.torch.refusal import NotElasticError
+from edl.torch.rounds.group import Group, GroupBrokenError, SupersededError
 
 log = logging.getLogger(__name__)
 

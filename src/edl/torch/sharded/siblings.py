@@ -13,10 +13,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from edl.torch.agreement import NUMBERS
 from edl.torch.gradient_buffers import GradientBuffers
-from edl.torch.group import Group, GroupBrokenError
 from edl.torch.reducer import Over, Reduce, Reducer, Running
+from edl.torch.rounds.agreement import NUMBERS
+from edl.torch.rounds.group import Group, GroupBrokenError
 
 PATIENCE = datetime.timedelta(days=7)  # a sibling that is gone takes this process with it, by their agent
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from edl.torch.group import Group
+from edl.torch.rounds.group import Group
 
 Path = tuple[Any, ...]
 """Keys and indices that lead to a tensor."""

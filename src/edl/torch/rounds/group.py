@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
-from edl.torch import reachability
 from edl.torch.planes.plane import Plane, Polled
+from edl.torch.rounds import reachability
 
 if TYPE_CHECKING:
     from edl.torch.ahead.copies import Received, Sent

@@ -8,10 +8,10 @@ worker of such a pod that does not count for all. What was passed ahead and is s
 import logging
 from typing import Any
 
-from edl.torch import transfer
 from edl.torch.ahead.copies import Received, Sent
 from edl.torch.ahead.plan import pairing
-from edl.torch.group import Group
+from edl.torch.rounds import transfer
+from edl.torch.rounds.group import Group
 from edl.torch.sharded.siblings import Siblings
 from edl.torch.state import TrainingState
 

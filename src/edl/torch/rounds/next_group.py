@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from edl.torch import reachability
 from edl.torch.agent_link import AgentLink
 from edl.torch.ahead import passing
 from edl.torch.ahead.views import Views
-from edl.torch.group import Group, GroupBrokenError, Round, SupersededError
+from edl.torch.rounds import reachability
+from edl.torch.rounds.group import Group, GroupBrokenError, Round, SupersededError
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from edl.torch.agent_link import AgentLink
-from edl.torch.group import Group, GroupBrokenError
-from edl.torch.handover import hand_over
-from edl.torch.next_group import Build, NextGroup
+from edl.torch.rounds.group import Group, GroupBrokenError
+from edl.torch.rounds.handover import hand_over
+from edl.torch.rounds.next_group import Build, NextGroup
 from edl.torch.sharded.siblings import Siblings
 from edl.torch.state import TrainingState
 
