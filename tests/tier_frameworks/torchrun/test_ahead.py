@@ -18,9 +18,11 @@ from edl.torch.cursor import Cursor
 from edl.torch.rounds import transfer
 from edl.torch.rounds.group import Round, SupersededError
 from edl.torch.rounds.handover import hand_over
+from edl.torch.rounds.next_group import NextGroup
 from edl.torch.sharded.siblings import Siblings
 from edl.torch.state import TrainingState
-from tests.tier_frameworks.torchrun.peers import Meeting, MeetingGroup
+from tests.tier_frameworks.torchrun.group import until
+from tests.tier_frameworks.torchrun.peers import Link, Meeting, MeetingGroup, Peers
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(120)]
 
@@ -296,3 +298,66 @@ def test_a_newer_round_ends_it() -> None:
     source, _ = groups(2)
     with pytest.raises(SupersededError):
         passing.send(source, [1], Views(threading.Condition()), Haste(lambda: True, lambda: False))
+
+
+# ---- beside the training
+
+
+class Job:
+    """Peers whose first worker, a source, prepares its next round; the second one is a newcomer to it."""
+
+    def __init__(self) -> None:
+        link: Any = Link("worker-0", Peers(0))  # an agent's, in all that matters
+        self.link = link
+        self.first, (self.source, self.target) = groups(1)[0], groups(2)
+        self.source.trained = (4, 0)
+        self.told: list[int] = []
+        self.next = NextGroup(link, self._build, grace=lambda: 60.0, generation=lambda: 4)
+        self.next.start()
+
+    def _build(self, round_: Round, superseded: Callable[[], bool]) -> Any:
+        self.told.append(round_.trained)
+        return self.source
+
+    def announce(self) -> None:
+        self.link.tell(self.source.round)
+
+    def until_ready(self) -> None:
+        with self.link.condition:
+            assert self.link.condition.wait_for(lambda: self.next.ready, 60)
+
+
+def test_a_worker_that_enters_a_round_is_not_waited_for() -> None:
+    """It might wait for the newcomer there, and the newcomer for what it passes."""
+    job = Job()
+    job.next.use(job.first)
+    job.announce()
+    assert passing.receive(job.target, 0).copies == []
+    job.until_ready()
+    assert job.told == [-4], "nobody is to wait for what it passes"
+
+
+def test_a_worker_that_loses_its_peers_ends_what_it_passes() -> None:
+    job, pool = Job(), ThreadPoolExecutor(2)
+    job.next.entered()
+    job.announce()
+    received = pool.submit(passing.receive, job.target, 0)
+    until(lambda: job.next.views._waiting, "one that waits for a step")
+    assert job.told == [4]
+    assert not received.done()
+    taken = pool.submit(job.next.take, 0)
+    assert received.result(60).copies == []
+    assert taken.result(60) is job.source
+
+
+def test_steps_go_on_until_all_is_passed() -> None:
+    job, steady = Job(), torch.arange(10.0)
+    job.next.entered()
+    job.announce()
+    with ThreadPoolExecutor(1) as pool:
+        received = pool.submit(passing.receive, job.target, 0)
+        while not received.done():
+            job.next.views.show(lambda: {"steady": steady})
+        assert [one.tolist() for one in received.result().copies] == [transfer.flat(steady).tolist()]
+    job.until_ready()
+    assert isinstance(job.source.ahead, Sent)

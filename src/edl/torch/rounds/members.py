@@ -141,6 +141,7 @@ class Members:
         before = self._state.cursor.step
         received = hand_over(group, self._state, self.generation, self._siblings)
         old, self.group, self.generation = self.group, group, group.round.number
+        self._next.entered()
         self._entered()
         if old is not None:
             old.drop()

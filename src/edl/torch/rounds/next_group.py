@@ -36,7 +36,8 @@ class NextGroup:
         self._built: Group | None = None
         """In which state may be passed ahead."""
         self._ready: Group | None = None
-        self._waits = False
+        self._stands = True
+        """This worker does not train: it waits for a round, or enters one."""
         self.in_use: Group | None = None
         """The group in which a collective may be under way."""
 
@@ -70,23 +71,28 @@ class NextGroup:
         """The next group that is newer than a round, waiting for it; None if this worker leaves. It is the group in
         use from now on."""
         with self._link.condition:
-            self._waits = True
+            self._stands = True
             self._link.condition.notify_all()
             while self._ready is None or self._ready.round.number <= after:
                 if self._link.for_good:
                     return None
                 self._link.condition.wait(1.0)
-            self.in_use, self._ready, self._waits = self._ready, None, False
+            self.in_use, self._ready = self._ready, None
             self._link.condition.notify_all()
             return self.in_use
 
     def use(self, group: Group) -> None:
         """A group that `ready` was: all have agreed on it."""
         with self._link.condition:
-            self.in_use = group
+            self.in_use, self._stands = group, True
             if self._ready is group:
                 self._ready = None
             self._link.condition.notify_all()
+
+    def entered(self) -> None:
+        """The group in use: it trains from now on."""
+        with self._link.condition:
+            self._stands = False
 
     def _run(self) -> None:
         handled = 0
@@ -124,10 +130,10 @@ class NextGroup:
         self._watch(group)
 
     def _trained(self, round_: Round) -> int:
-        """What the others are told: the round that this worker trains in, negative if it waits for the next one."""
+        """What the others are told: the round that this worker trained in, negative if it does not train any more."""
         with self._link.condition:
             gone = self.in_use is not None and set(self.in_use.round.members) - set(round_.members)
-            return -self._generation() if gone or self._waits else self._generation()
+            return -self._generation() if gone or self._stands else self._generation()
 
     def _pass_ahead(self, group: Group, superseded: Callable[[], bool]) -> None:
         """While the training goes on. What has come half-way goes with its group."""
@@ -149,7 +155,8 @@ class NextGroup:
                     self._built = None
 
     def _hurried(self) -> bool:
-        return self._waits or self._link.leaving
+        """Who stands still would be waited for, by those that it enters a round with, and make no step meanwhile."""
+        return self._stands or self._link.leaving
 
     def _watch(self, group: Group) -> None:
         """Until the change to this group is made; cuts the one in use when members of it that are gone hold it up."""
