@@ -3,7 +3,8 @@ run: `make bench-frameworks`.
 
 changes: pauses, steps lost and samples repeated or missing, between 2 and 3 workers for all and 4 and 8 for some.
 cost:    wall and CPU time of a step beside plain DDP.
-state:   the pause of a join in place by the size of the state, beside the rate of loopback.
+state:   the pause of a join in place by the size of the state, all of it trained or most of it frozen, beside the rate
+         of loopback.
 spot:    samples committed per worker-second under a trace of spot instances (--trace); run only if it is named.
 """
 
@@ -52,7 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="contenders whose names have one of these in them: place,torchft")
     parser.add_argument("--sizes", default=",".join(SIZES), help="between how many workers (%(default)s)")
     parser.add_argument("--steps", type=int, default=200, help="whose cost is measured (%(default)s)")
-    parser.add_argument("--states", default=",".join(state.WIDTHS), help="sizes of state (%(default)s)")
+    parser.add_argument("--states", default=",".join(state.SIZES), help="sizes of state (%(default)s)")
     parser.add_argument("--trace", type=Path, help="of spot instances, a CSV file")
     parser.add_argument("--regimes", default="hh,lh", help="of the trace (%(default)s)")
     parser.add_argument("--seconds", type=float, default=180.0, help="that the trace's hour becomes (%(default)s)")

@@ -30,6 +30,7 @@ class Workload:
     batch: int = 96
     samples: int = 960
     width: int = 690
+    frozen: int = 0
     every: int = 50
     shares: int = 3
     most: int = 4
@@ -39,6 +40,7 @@ class Workload:
         named: dict[str, object] = {"trace": folder / "trace", "checkpoint": folder / "saved"}
         named |= {"sample-ms": self.sample_ms, "batch": self.batch, "samples": self.samples, "width": self.width}
         named |= {"every": self.every, "shares": self.shares}
+        named |= {"frozen": self.frozen} if self.frozen else {}
         return [word for name, value in named.items() for word in (f"--{name}", str(value))]
 
 

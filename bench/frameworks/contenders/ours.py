@@ -42,3 +42,9 @@ class InMemory(Restart):
 
 class InPlace(Restart):
     script = "in_place.py"
+
+    def sent(self, workers: int) -> int | None:
+        """Bytes of state that newcomers received in the pause, of the last change; None if it was not one to so many
+        workers, or they have not told of it yet."""
+        change = self._leader.change
+        return change.sent if change is not None and change.after == workers else None

@@ -2,6 +2,7 @@
 
 import argparse
 
+import torch
 from bench.frameworks.scripts.workload import Notes, Samples, arguments, compute, network
 from torch.utils.data import DataLoader
 
@@ -10,8 +11,16 @@ import edl.torch as elastic
 EPOCHS = 1_000_000
 
 
+def freeze(model: torch.nn.Module, count: int) -> None:
+    """Gives it so many weights that are never trained."""
+    weights = torch.rand(count, generator=torch.Generator().manual_seed(2))
+    model.register_parameter("frozen", torch.nn.Parameter(weights, requires_grad=False))
+
+
 def main(options: argparse.Namespace) -> None:
     model, optimizer = network(options.width)
+    if options.frozen:
+        freeze(model, options.frozen)
     loader = DataLoader(Samples(options.samples), options.batch, shuffle=True)
     model, optimizer, loader = elastic.prepare(model, optimizer, loader)
     notes = Notes(options.trace)

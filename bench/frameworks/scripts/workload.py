@@ -26,6 +26,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=96, help="of all workers together")
     parser.add_argument("--samples", type=int, default=960, help="of an epoch")
     parser.add_argument("--width", type=int, default=690, help="of the network")
+    parser.add_argument("--frozen", type=int, default=0, help="weights that are never trained, where a script has any")
     parser.add_argument("--sample-ms", type=float, default=0.0, help="what a sample takes a worker besides")
     parser.add_argument("--shares", type=int, default=3, help="into how many a contender of fixed shares divides data")
     return parser.parse_args()
