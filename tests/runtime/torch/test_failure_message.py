@@ -47,6 +47,18 @@ def test_from_the_exception_to_the_containers_message(tmp_path: Path, log: Path)
     assert 'File "train.py", line 1' in reported[1], "the script's own lines alone"
 
 
+def test_a_script_that_cannot_be_compiled_is_all_that_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "error.json"
+    try:
+        compile("for i in range(3)\n    print(i)\n", "train.py", "exec")
+    except SyntaxError as error:
+        ours = frozenset({__file__})
+        failure_message.write_error_file(error, {"TORCHELASTIC_ERROR_FILE": str(file)}, besides=ours)
+    first, *_, last = failure_message.text_of(json.loads(file.read_text())["message"]).splitlines()
+    assert first.strip() == 'File "train.py", line 1'
+    assert last == "SyntaxError: expected ':'"
+
+
 def test_what_the_script_left_itself_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "error.json"
     file.write_text("its own")

@@ -43,6 +43,8 @@ def test_a_script_is_all_that_is_needed(tmp_path: Path) -> None:
 
 
 BROKEN = {
+    "file.py": ("open('/nowhere/data')\n", "FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/data'"),
+    "syntax.py": ("for step in range(3)\n    print(step)\n", "SyntaxError: expected ':'"),
     "module.py": ("import nope\n", "ModuleNotFoundError: No module named 'nope'"),
     "flag.py": (
         "import argparse\nargparse.ArgumentParser().parse_args(['--nope'])\n",
@@ -64,11 +66,13 @@ def test_a_script_that_cannot_work_ends_after_two_rounds_with_its_last_words(nam
         )
         assert done.returncode == 1
         assert words in done.stderr
+        assert "zygote.py" not in done.stderr, "the script's own lines alone"
         log = edl(home, "logs", name.removesuffix(".py"))
     finally:
         edl(home, "down", "--delete")
     assert "round 2: rank" in log
     assert "round 3: rank" not in log
+    assert "RendezvousClosedError" not in log, "no traceback but the script's"
 
 
 def test_a_change_in_place_is_told_wherever_one_looks(tmp_path: Path) -> None:

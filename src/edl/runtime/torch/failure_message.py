@@ -32,7 +32,8 @@ def write_error_file(error: Exception, env: Mapping[str, str], *, besides: froze
 
 
 def _outside(trace: TracebackType | None, besides: frozenset[str]) -> TracebackType | None:
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename in besides:
+    """None if all of it was there: of a script that could not be compiled, which the error itself points to."""
+    while trace is not None and trace.tb_frame.f_code.co_filename in besides:
         trace = trace.tb_next
     return trace
 

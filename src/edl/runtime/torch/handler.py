@@ -16,7 +16,6 @@ from typing import Any
 
 from torch.distributed import PrefixStore, TCPStore
 from torch.distributed.elastic.rendezvous import (
-    RendezvousClosedError,
     RendezvousGracefulExitError,
     RendezvousHandler,
     RendezvousInfo,
@@ -157,7 +156,8 @@ class EdlHandler(RendezvousHandler):  # type: ignore[misc]  # torch is not insta
             self._ended = True
             raise RendezvousGracefulExitError("the training is finished")
         if self._connection.state.refused:
-            raise RendezvousClosedError(f"this agent may not join: {self._connection.state.refused}")
+            log.error("this agent may not join: %s", self._connection.state.refused)
+            raise SystemExit(1)  # an exception would bury the script's traceback under one of ours
 
     def _reach(self, host: str, port: int, number: int) -> Any:
         """The store of rank 0, None if the round is over before it answers."""
