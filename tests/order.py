@@ -26,6 +26,7 @@ LONG = (
     "tests/operator/test_life.py",
     "tests/operator/test_restored_state.py",
     "tests/operator/job_service/test_call_limits.py",
+    "tests/cli/test_following.py",
     "tests/cli/test_run.py",
     "tests/kube/test_paused_leader.py",
 )

@@ -1,9 +1,11 @@
 """The command line as a whole: help, mistakes, interruptions, and modules that it must not import."""
 
+import os
 import signal
 import subprocess
 import sys
 import types
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,28 @@ def test_nothing_heavy_is_imported(words: list[str]) -> None:
         [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("command", "most"), [(["-m", "edl.cli.main", "--help"], 0.3), (["-c", "import edl"], 0.1)], ids=["help", "import"]
+)
+def test_a_start_is_quick(command: list[str], most: float) -> None:
+    """In seconds of the processor, which others who use it do not change; the best of three."""
+    assert min(_spent([sys.executable, *command]) for _ in range(3)) < most
+
+
+def _spent(command: list[str]) -> float:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return used.ru_utime + used.ru_stime
+
+
+def test_kubectl_finds_it_as_a_plugin() -> None:
+    """`kubectl edl ...` starts what is called kubectl-edl."""
+    installed = {one.name: one.load() for one in entry_points(group="console_scripts") if one.value.startswith("edl.")}
+    assert installed == {"edl": main, "kubectl-edl": main}
 
 
 @pytest.mark.parametrize("words", [["watch", "x"], ["watch"], ["validat", "-f", "x"]])

@@ -35,6 +35,7 @@ SUMMARY = "submit jobs and watch them until they end"
 ORDER = 40
 
 TAKES_REST = True
+TERMINATED = 128 + signal.SIGTERM
 QUESTION = "leave the jobs running (Enter), delete them (d), or go on watching (c)? "
 
 
@@ -160,10 +161,11 @@ async def _run(
 
 
 async def follow_to_the_end(client: "Client", watched: Sequence[WatchedJob]) -> int:
-    """To the end, or until the user leaves."""
-    while not await _watch(watched):
+    """To the end, or until the user leaves. Only who pressed Ctrl-C is there to be asked: SIGTERM comes when a terminal
+    or a machine goes."""
+    while (left_by := await _watch(watched)) is not None:
         jobs = [one.last.job for one in watched]
-        match ask():
+        match ask() if left_by == signal.SIGINT else "":
             case "d":
                 await _delete(client, jobs)
                 return INTERRUPTED
@@ -172,7 +174,7 @@ async def follow_to_the_end(client: "Client", watched: Sequence[WatchedJob]) -> 
             case _:
                 name = f"{jobs[0].name}{jobs[0].where}"
                 print(f"left running; `edl attach {name}` shows it again, `edl describe {name}` says how it fares")
-                return INTERRUPTED
+                return INTERRUPTED if left_by == signal.SIGINT else TERMINATED
     return _ended([one.last.job for one in watched])
 
 
@@ -192,19 +194,25 @@ async def _ensure_namespaces(client: "Client", manifests: Sequence[Mapping[str, 
                 raise
 
 
-async def _watch(watched: Sequence[WatchedJob]) -> bool:
-    """Whether all have ended; False: interrupted by Ctrl-C."""
+async def _watch(watched: Sequence[WatchedJob]) -> signal.Signals | None:
+    """None if all have ended, else the signal that ended it."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    came: list[signal.Signals] = []
     screen = open_screen()
+
+    def end(number: signal.Signals) -> None:
+        came.append(number)
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, end, number)
     try:
         await follow(watched, screen, stop)
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
         screen.close()
-    return not stop.is_set()
+    return came[-1] if came else None
 
 
 def ask() -> str:
