@@ -183,14 +183,6 @@ class Unit:
         return self.granted is not None and self.size > 0 and not self.raising
 
     @property
-    def makes_own_room(self) -> bool:
-        """The pods that it lacks belong to its minimum, so that its own instances above that may go for them."""
-        if not self.lacks_roles:
-            return False
-        least, have = self.facts.pods_at(self.floor), self.pods_at(self.size)
-        return all(count == 0 or least[role] - have[role] == count for role, count in enumerate(missing_pods(self)))
-
-    @property
     def score(self) -> float:
         """Weighted running time, each planned pod counted as having run one more interval (decision 21)."""
         weight, priority = self.resource_score, self.priority
@@ -284,18 +276,6 @@ def raise_floor(unit: Unit) -> None:
     """What was granted for a raised minimum is not taken back, though it is not reached yet."""
     if unit.size >= unit.minimum:
         unit.floor = unit.minimum
-
-
-def missing_pods(unit: Unit) -> Pods:
-    """The pods of its minimum, and of other roles at its size, that it was not granted yet, by role."""
-    wanted, granted = unit.facts.pods_at(max(unit.minimum, unit.size)), unit.pods_at(unit.size)
-    return tuple(max(0, most - have) for most, have in zip(wanted, granted, strict=True))
-
-
-def missing_text(unit: Unit, pods: Sequence[int]) -> str:
-    """As `2 more ps and 1 more evaluator`."""
-    roles = zip(unit.facts.roles, pods, strict=True)
-    return " and ".join(f"{count} more {role.name}" for role, count in roles if count > 0)
 
 
 def resource_score(gpus: int, millicores: int, memory: int, weights: Weights) -> int:

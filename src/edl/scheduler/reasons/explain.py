@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from edl.scheduler.cycle import Cycle
+from edl.scheduler.missing_pods import missing_pods, missing_text
 from edl.scheduler.placement.resources import CPU, show
 from edl.scheduler.reasons.codes import AT_MAXIMUM, Blocker, Code
 from edl.scheduler.reasons.shortage import blocker_message, count, user_message
 from edl.scheduler.settings import REFUSED_FOR
-from edl.scheduler.unit import Unit, missing_pods, missing_text
+from edl.scheduler.unit import Unit
 
 SHOWN = 3  # of many causes so many are named
 MADE_WITHIN = 30.0  # instances that are missing longer after a change of size were lost

@@ -4,9 +4,7 @@ Jobs that run below their minimum come first, then those that wait, by the polic
 minutes goes before all others but those of a higher priority, and while it cannot be served it keeps what it lacks
 (`head_of_line`). Capacity is reclaimed from jobs above their minimum; a GPU job gives only to a GPU job. A gang for
 which capacity is still being freed is not admitted yet: the capacity is reserved for it.
-
-Pods of other roles that a running job asks for in addition are such a gang, for which its own instances above its
-minimum may go, too.
+Pods of other roles that a running job asks for in addition are such a gang; its own instances may go for them, too.
 
 A gang that failed fails again for every later job of the same needs in this cycle, since capacity only gets scarcer:
 the blocker is remembered.
@@ -20,6 +18,7 @@ from functools import partial
 from msgspec import structs
 
 from edl.scheduler.cycle import Cycle
+from edl.scheduler.missing_pods import makes_own_room, missing_pods, missing_text
 from edl.scheduler.placement.compact import roomy_nodes
 from edl.scheduler.placement.gang import guard_of, hardest_first, overcommitted, place_gang, place_or_reserve
 from edl.scheduler.placement.placements import complete, placed_pods, shrink
@@ -29,9 +28,9 @@ from edl.scheduler.settings import KEEPS_AFTER
 from edl.scheduler.snapshot.types import NOWHERE
 from edl.scheduler.steps.head_of_line import Line
 from edl.scheduler.steps.hold import place_up_to
-from edl.scheduler.steps.reclaim import Reclaimer, can_give
+from edl.scheduler.steps.reclaim import Reclaimer, can_give, eases
 from edl.scheduler.steps.refused_grants import refused_blocker
-from edl.scheduler.unit import Unit, missing_pods, missing_text
+from edl.scheduler.unit import Unit
 
 _ABOUT_CAPACITY = (Code.NO_ROOM, Code.PROMISED)
 _MAYBE_KEPT = (*_ABOUT_CAPACITY, Code.QUOTA)
@@ -241,7 +240,7 @@ class Admission:
         return self._reclaimer
 
     def _may_give(self, unit: Unit, donor: Unit) -> bool:
-        return (donor is not unit or unit.makes_own_room) and (unit.gpu or not donor.gpu)
+        return (donor is not unit or makes_own_room(unit)) and (unit.gpu or not donor.gpu)
 
     def _reclaim_nodes(self, unit: Unit, pods: Sequence[int], donors: dict[int, Unit]) -> Blocker | None:
         """A node for every pod, from which others leave where need be."""
@@ -268,7 +267,7 @@ class Admission:
         """
         while blocker := overcommitted(self.cluster, unit, pods):
             order = self.reclaimer.order
-            able = (one for one in order if self._may_give(unit, one) and can_give(one) and _eases(one, blocker))
+            able = (one for one in order if self._may_give(unit, one) and can_give(one) and eases(one, blocker))
             donor = next(able, None)
             if donor is None:
                 return blocker
@@ -297,10 +296,3 @@ def _signature(unit: Unit, pods: Sequence[int]) -> _Signature:
     shapes = tuple((role.shape.index, count) for role, count in roles if count > 0)
     charged = any(role.charges for role in unit.facts.roles)
     return shapes, unit.facts.namespace if charged else "", any(bool(role.problem) for role in unit.facts.roles)
-
-
-def _eases(donor: Unit, blocker: Blocker) -> bool:
-    """Whether an instance less helps with quota, which is one namespace's, or with available limits."""
-    if blocker.code is Code.PROMISED:
-        return True
-    return donor.role is not None and any(quota_line == blocker.quota_line for quota_line, _ in donor.role.charges)

@@ -18,6 +18,7 @@ from edl.scheduler.placement.placements import shrink
 from edl.scheduler.placement.resources import Vector
 from edl.scheduler.policies.policy import Policy
 from edl.scheduler.policies.score_tree import ScoreTree
+from edl.scheduler.reasons.codes import Blocker, Code
 from edl.scheduler.snapshot.types import NOWHERE, Shape
 from edl.scheduler.unit import PlacementState, Unit
 
@@ -248,3 +249,10 @@ def take_from(cluster: ClusterState, donors: _Chosen, node: int, shape: Shape) -
         return True
     cluster.rollback(mark)
     return False
+
+
+def eases(donor: Unit, blocker: Blocker) -> bool:
+    """Whether an instance less helps with quota, which is one namespace's, or with available limits."""
+    if blocker.code is Code.PROMISED:
+        return True
+    return donor.role is not None and any(quota_line == blocker.quota_line for quota_line, _ in donor.role.charges)
