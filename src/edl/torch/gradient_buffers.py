@@ -4,7 +4,7 @@ On the host, the numbers travel with the gradients of single precision, in one m
 and running means stay on its device, and the numbers are on the host by themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -20,6 +20,8 @@ class GradientBuffers:
         device: torch.device | None,
     ) -> None:
         self.device = device
+        self.there: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.cpu if device is None else _mover(device)
+        """Brings a tensor to where the buffers are."""
         first = 0 if device is not None else head
         lengths: dict[torch.dtype, int] = {torch.float32: first} if first else {}
         places, tensors = [], [*parameters, *running]
@@ -41,3 +43,7 @@ class GradientBuffers:
         """The gradients of all parameters, by type."""
         self.means = [whole[ends.get(dtype, begin.get(dtype, 0)) :] for dtype, whole in flat.items()]
         """The changes of all running means, by type."""
+
+
+def _mover(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda tensor: tensor.to(device)

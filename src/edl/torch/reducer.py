@@ -102,9 +102,9 @@ class Reducer:
             torch._foreach_mul_(views, weight)
         else:
             torch._foreach_zero_(views)  # not by multiplying: what is not finite would stay so
+        there = buffers.there
         for change, (buffer, before) in zip(buffers.changes, self._running, strict=True):
-            there = change.device
-            torch.sub(buffer.to(there), before.to(there), out=change).mul_(weight) if weight else change.zero_()
+            torch.sub(there(buffer), there(before), out=change).mul_(weight) if weight else change.zero_()
         if absent := [view for view, here in zip(buffers.gradients, present, strict=True) if not here]:
             torch._foreach_zero_(absent)
 
