@@ -64,7 +64,10 @@ class Terminal:
             ready, _, _ = select.select([self._ours], [], [], PATIENCE)
             assert ready, f"{words!r} never came: {self.seen[-2000:]}"
             assert time.monotonic() < end, f"{words!r} never came: {self.seen[-2000:]}"
-            piece = os.read(self._ours, 1 << 16).decode(errors="replace")
+            try:
+                piece = os.read(self._ours, 1 << 16).decode(errors="replace")
+            except OSError:  # the other end is closed
+                raise AssertionError(f"{words!r} never came: {self.seen[-2000:]}") from None
             self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", piece)
 
     def type(self, text: str) -> None:

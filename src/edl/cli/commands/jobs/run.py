@@ -218,8 +218,8 @@ async def _watch(watched: Sequence[WatchedJob]) -> signal.Signals | None:
 def ask() -> str:
     if not sys.stdin.isatty():
         return ""
-    print(QUESTION, end="", flush=True)  # input() would write it to stderr where that goes elsewhere
-    try:
+    try:  # Ctrl-C may come as soon as the question is there to be read
+        print(QUESTION, end="", flush=True)  # input() would write it to stderr where that goes elsewhere
         return input().strip().lower()[:1]
     except (EOFError, KeyboardInterrupt):
         print()
