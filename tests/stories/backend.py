@@ -21,6 +21,7 @@ from edl.embedded.node.registration import HEARTBEAT_SECONDS
 from edl.embedded.server.http.direct import direct_transport
 from edl.jobs.core.pods.pod_builder import PodSettings
 from edl.kube.auth.kubeconfig import from_kubeconfig
+from edl.kube.controllers.lease import LeaseLostError
 from edl.kube.rest.client import Client
 from edl.kube.rest.errors import ConnectionLostError
 from edl.kube.rest.rate_limiter import RateLimiter
@@ -127,12 +128,23 @@ class ProcessBackend:
         )
         self._stop, leads = asyncio.Event(), asyncio.Event()
         self._cord = Cord(self._transport())
-        self._operator = asyncio.create_task(run_operator(self._cord, settings, stop=self._stop, on_leading=leads.set))
+        self._operator = asyncio.create_task(self._keep_operator(settings, leads.set))
         waiting = asyncio.create_task(leads.wait())
         await asyncio.wait({self._operator, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if self._operator.done():
             await self._operator
+
+    async def _keep_operator(self, settings: OperatorSettings, on_leading: Callable[[], None]) -> None:
+        """One that a busy machine kept from renewing its lease ends, and is started again, as in a Deployment."""
+        while True:
+            try:
+                return await run_operator(self._cord, settings, stop=self._stop, on_leading=on_leading)
+            except LeaseLostError:
+                if self._stop.is_set():
+                    return None
+            await self._cord.close()
+            self._cord = Cord(self._transport())
 
     async def kill_operator(self) -> None:
         assert self._operator is not None
