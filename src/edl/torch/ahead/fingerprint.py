@@ -1,7 +1,7 @@
 """A fingerprint of 128 bits, by which one process tells whether bytes are still what they were.
 
 Not for secrets, and not to be compared between processes. It is computed in the pause over all that was sent ahead, so
-it has to be faster than sending: two sums of products, four times as fast as a hash of hashlib.
+it has to be faster than sending, which hashes of hashlib are not everywhere: it is two sums of products.
 """
 
 import functools
