@@ -48,7 +48,7 @@ class Pod:
         self._thread.start()
 
     def _run(self) -> None:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):  # an agent that may not join exits
             while self.code is None and not self._dead:
                 self._start(self.handler.next_rendezvous())
                 self.code = self._monitor()
